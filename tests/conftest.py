@@ -11,6 +11,8 @@ import os
 import secrets
 import signal
 import socket
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 
 from rowlease.store import Store, migrate, open_store
+from tests import machine
 from tests.servers import embedded_server
 from tests.turns import Turns, longest_first
 
@@ -40,7 +43,11 @@ return coalesce(nullif(current_setting('rowlease.frozen_now', true), '')::timest
 LEFT: dict[str, list[str]] = {}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if machine.is_bare():
+        links = tempfile.TemporaryDirectory(prefix="rowlease-bare-")
+        config.add_cleanup(links.cleanup)
+        machine.hide(Path(links.name))
     # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,6 +69,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         longest_first(items)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A line for each reason to skip; it names the command that brings what is missing."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    if reasons:
+        terminalreporter.section("skipped")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count} skipped: {reason}")
+
+
 @pytest.fixture(scope="session")
 def server_dsn() -> Iterator[str]:
     """A PostgreSQL server on which databases may be created."""
@@ -69,7 +89,7 @@ def server_dsn() -> Iterator[str]:
         yield given
         with psycopg.connect(given, autocommit=True) as connection:
             drop_left(connection, LEFT.get(given, []))
-    elif docker_answers():
+    elif machine.docker_answers():
         from testcontainers.community.postgres import PostgresContainer
 
         with PostgresContainer("postgres:17-alpine", driver=None) as container:
@@ -157,29 +177,6 @@ def free_port() -> int:
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
-
-
-def docker_answers(timeout: float = 1.0) -> bool:
-    """Does a Docker engine answer a ping? The command alone proves nothing."""
-    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    family, address = (
-        (socket.AF_UNIX, host.removeprefix("unix://"))
-        if host.startswith("unix://")
-        else (socket.AF_INET, _tcp_address(host))
-    )
-    try:
-        with socket.socket(family) as probe:
-            probe.settimeout(timeout)
-            probe.connect(address)
-            probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
-            return b" 200 " in probe.recv(64)
-    except OSError:
-        return False
-
-
-def _tcp_address(host: str) -> tuple[str, int]:
-    name, _, port = host.removeprefix("tcp://").rpartition(":")
-    return name, int(port) if port.isdigit() else 2375
 
 
 @pytest.fixture(scope="session")

@@ -691,6 +691,13 @@ def test_every_link_of_the_site_leads_to_a_page_and_a_heading(site: Path) -> Non
     assert missing == []
 
 
+def test_the_site_is_built_without_a_warning(repository: Path, tmp_path: Path) -> None:
+    builder = [sys.executable, "docs/site/build.py", str(tmp_path / "site")]
+    built = subprocess.run(builder, cwd=repository, capture_output=True, text=True)
+    assert (built.returncode, built.stdout[-2_000:] if built.returncode else "") == (0, "")
+    assert (tmp_path / "site" / "html" / "engines" / "index.html").exists()
+
+
 def test_every_page_of_the_site_is_in_its_navigation(site: Path, repository: Path) -> None:
     config = (repository / "docs" / "site" / "zensical.toml").read_text()
     places = {page.relative_to(site).as_posix() for page in site.rglob("*.md")}

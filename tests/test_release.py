@@ -58,7 +58,9 @@ def test_the_pythons_are_those_of_the_classifiers(
     assert project["requires-python"] == f">={named[0]}"
 
 
-@pytest.mark.skipif(importlib.util.find_spec("build") is None, reason="build is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("build") is None, reason="no build: `make release` brings it"
+)
 def test_two_builds_are_equal(repository: Path, project: dict[str, Any], tmp_path: Path) -> None:
     if subprocess.run(["git", "rev-parse"], cwd=repository, capture_output=True).returncode:
         pytest.skip("not a git checkout")

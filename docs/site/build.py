@@ -62,7 +62,7 @@ def main() -> None:
     if not given.pages_only:
         shutil.copy(CONFIG, given.folder)
         command = [sys.executable, "-m", "zensical", "build", "--strict"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"}
         built = subprocess.run(
             command,
             cwd=given.folder,

@@ -9,18 +9,13 @@ from time import monotonic
 
 import pytest
 
-from rowlease.errors import ConfigError, StoreTimeout, StoreUnavailable
+from rowlease.errors import StoreTimeout, StoreUnavailable
 from rowlease.store import Store, open_store
-from rowlease.store.sqlserver.connection import driver, pyodbc
+from tests.tsql import unixodbc
 from tests.tsql.fake_server import FakeServer
 from tests.tsql.tds import Kind
 
-try:
-    pyodbc()
-    driver()
-except ConfigError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
+pytestmark = unixodbc.needed()
 SHORT = timedelta(seconds=2)
 #: Seconds within which a call with the deadline SHORT has ended, on a machine that is busy; the
 #: driver itself would take longer.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -22,14 +21,13 @@ from rowlease.events import Finished, Started, WorkerIdle
 from rowlease.model import NewRequest
 from rowlease.store import Store, migrate
 from rowlease.store.postgresql.connection import NEEDED, PINNED
+from tests import machine
 from tests.acceptance.tasks import act
 from tests.acceptance.test_session import OTHER
 from tests.acceptance.workers import drain, put, statuses, working
 from tests.conftest import free_port
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("pgbouncer") is None, reason="no pgbouncer is installed: nothing was run behind it"
-)
+pytestmark = machine.needs("pgbouncer")
 Sql = Callable[..., list[tuple[Any, ...]]]
 
 
@@ -58,7 +56,7 @@ def proxy(request: pytest.FixtureRequest, dsn: str) -> Iterator[str]:
         for path in (users, settings):
             path.chmod(0o644)
         with subprocess.Popen(
-            ["pgbouncer", str(settings)],
+            [machine.path_of("pgbouncer"), str(settings)],
             stderr=subprocess.PIPE,
             text=True,
             user="nobody" if os.geteuid() == 0 else None,  # it refuses to be root

@@ -192,14 +192,20 @@ def _details(engine: str, results: list[Result]) -> list[str]:
 
 
 def _failure(result: Result) -> str:
-    error = f": {result.reason}" if result.reason else ""
+    error = f": {plain(result.reason)}" if result.reason else ""
     return f"* {result.promise.replace('_', ' ')}: `{result.test}`{error}"
 
 
 def _skips(reason: str, tests: list[str]) -> str:
     """A reason, and the tests that were skipped for it, without their parameters."""
     names = sorted({test.partition("[")[0].removeprefix("test_") for test in tests})
-    return f"* {len(tests)}: {reason} ({', '.join(name.replace('_', ' ') for name in names)})"
+    shown = ", ".join(name.replace("_", " ") for name in names)
+    return f"* {len(tests)}: {plain(reason)} ({shown})"
+
+
+def plain(text: str) -> str:
+    """A text without markup, as Markdown: an error may hold brackets, which would be a link."""
+    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", text)
 
 
 def written() -> str:

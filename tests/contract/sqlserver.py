@@ -23,15 +23,16 @@ from unittest.mock import patch
 import pytest
 import sqlalchemy as sa
 
-from rowlease.errors import ConfigError, StoreError
+from rowlease.errors import StoreError
 from rowlease.store import migrate
 from rowlease.store.routines import all_files, load_routines
 from rowlease.store.sqlserver import migrate as migrate_sqlserver
 from rowlease.store.sqlserver.connection import odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import result
 from rowlease.store.sqlserver.store import OwnConnection, SqlServerStore
-from tests.conftest import docker_answers
+from tests import machine
 from tests.contract.sessions import IGNORES_HINTS, TABLES, Measured, Session
+from tests.tsql import unixodbc
 
 T = TypeVar("T")
 
@@ -68,13 +69,10 @@ def missing() -> str | None:
     """Why there is no SQL Server to test with; None if there is one."""
     if (named := os.environ.get(ENGINE, "sqlserver")) != "sqlserver":
         return f"no SQL Server: {ENGINE} is {named}"
-    if not os.environ.get(VARIABLE) and not docker_answers():
+    if not os.environ.get(VARIABLE) and not machine.docker_answers():
         return f"no SQL Server: {VARIABLE} is not set, and no Docker engine answers"
-    try:
-        pyodbc()
-        odbc_string("mssql://x@localhost/master", "test")
-    except ConfigError as error:
-        return f"no SQL Server: {error}"
+    if why := unixodbc.missing():
+        return f"no SQL Server: {why}"
     return None
 
 

@@ -38,6 +38,18 @@ def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> 
     assert "| **all** | 2 passed | 1 failed, 1 skipped |" in text
 
 
+def test_what_a_driver_says_is_no_markup_of_the_page() -> None:
+    said = "('42000', '[42000] [SQL Server]no *sys.dm_locks* <here>')"
+    found = [
+        Result("sqlserver", "3_order", "test_a", "skipped", said),
+        Result("sqlserver", "3_order", "test_b", "failed", said),
+    ]
+    text = page(runs.ended(runs.begun(), found))
+    written = r"('42000', '\[42000\] \[SQL Server\]no \*sys.dm\_locks\* \<here\>')"
+    assert f"* 1: {written} (a)\n" in text
+    assert f"`test_b`: {written}\n" in text
+
+
 def test_only_tests_of_an_engine_are_recorded() -> None:
     recorder = Recorder()
     report = pytest.TestReport("x::y", ("x", 1, "y"), {}, "passed", None, "call")

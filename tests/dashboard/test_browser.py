@@ -1,13 +1,11 @@
 """The pages in a real browser: scripts, colours, widths, keys and accessibility.
 
-They run where Chromium and playwright are installed.
+They run where Chromium is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,19 +16,11 @@ import uvicorn
 
 from rowlease.dashboard import Dashboard
 from rowlease.store import Store, open_store
+from tests import machine
 from tests.conftest import in_database, scratch_database
 from tests.dashboard.test_pages import PATHS, enqueued, filled
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-MISSING = [
-    name for name in ("playwright", "axe_playwright_python") if not importlib.util.find_spec(name)
-]
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or bool(MISSING),
-    reason=f"no browser: {MISSING or 'chromium'} is not installed",
-)
+pytestmark = machine.needs("chromium")
 #: Milliseconds that a browser may take on a busy machine.
 PATIENCE = 60_000
 EVIL = '<script>document.title = "run"</script><img src=x onerror="document.title=1">\u202e'
@@ -78,7 +68,9 @@ def chromium() -> Iterator[Any]:
 
     with sync_playwright() as started:
         # A container's root may not make the namespaces of the sandbox.
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = started.chromium.launch(
+            executable_path=machine.path_of("chromium"), args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 

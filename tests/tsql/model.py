@@ -6,7 +6,7 @@ prints what it cannot resolve, as JSON, one message per line. DacFx does not loo
 table variables and of temporary tables. So they are tables of the model here, in a schema of their
 own. It does not compare types or count arguments, and it does not know the views in `sys`.
 
-DacFx is in the wheel that holds the parser. It needs ICU, and OpenSSL 1.1, which `scriptdom.txt`
+DacFx is in the wheel that holds the parser. It needs ICU, and OpenSSL 1.1, which `libraries.txt`
 pins, too.
 """
 
@@ -18,12 +18,12 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
 from rowlease.store.revisions import upgrade_sql
 from rowlease.store.routines import packaged_folder
+from tests import machine
 from tests.tsql import scriptdom
 
 ASSEMBLY = "Microsoft.SqlServer.Dac.Extensions"
@@ -47,17 +47,17 @@ def missing() -> str | None:
     if not _openssl().exists():
         return "OpenSSL for DacFx is not unpacked here; `make test` does it"
     if _icu() is None:
-        return "DacFx needs ICU, which is the package libicu72, or of another number, on Debian"
+        return machine.lacks("ICU")
     return None
 
 
 def _openssl() -> Path:
     """The folder of OpenSSL 1.1."""
-    return scriptdom.folder().parents[2] / "psycopg2_binary.libs"
+    return scriptdom.root() / "psycopg2_binary.libs"
 
 
 def _icu() -> str | None:
-    return (find_library("icuuc") or "").rpartition(".so.")[2] or None
+    return (machine.library("ICU") or "").rpartition(".so.")[2] or None
 
 
 def objects(scripts: dict[str, str]) -> Iterator[str]:

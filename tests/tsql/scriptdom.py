@@ -1,6 +1,6 @@
 """Microsoft's own T-SQL parser, without a server and without .NET on the machine.
 
-The PyPI wheel `mssql-cli` holds ScriptDom and a whole .NET runtime; `scriptdom.txt` pins it, and
+The PyPI wheel `mssql-cli` holds ScriptDom and a whole .NET runtime; `libraries.txt` pins it, and
 `make` unpacks it into the environment. Loading a runtime into a process is for good, so this is
 done in one of its own: see `lint`.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-#: Where the wheel is unpacked, if not below the environment.
-VARIABLE = "ROWLEASE_SCRIPTDOM"
+#: Where the wheels are unpacked, if not below the environment.
+VARIABLE = "ROWLEASE_LIBRARIES"
 ASSEMBLY = "Microsoft.SqlServer.TransactSql.ScriptDom"
 
 #: An option of indexes that this version of the grammar does not know yet.
@@ -42,10 +42,14 @@ def missing() -> str | None:
     return None
 
 
-def folder() -> Path:
+def root() -> Path:
+    """The folder into which the wheels of `libraries.txt` are unpacked."""
     given = os.environ.get(VARIABLE)
-    root = Path(given) if given else Path(sys.prefix) / "scriptdom"
-    return root / "mssqlcli" / "mssqltoolsservice" / "bin"
+    return Path(given) if given else Path(sys.prefix) / "libraries"
+
+
+def folder() -> Path:
+    return root() / "mssqlcli" / "mssqltoolsservice" / "bin"
 
 
 def load(*, cultures: bool = False) -> Parse:

@@ -13,8 +13,10 @@ from rowlease.store.sqlserver.observer import SqlServerObserver
 from rowlease.verify import lock_checks
 from rowlease.verify.checks import Broken
 from rowlease.verify.lock_checks import LockTrial
+from tests.tsql import unixodbc
 from tests.tsql.fake_server import Failure, FakeServer, Rows
 
+pytestmark = unixodbc.needed()
 PLAN = """<ShowPlanXML xmlns="http://schemas.microsoft.com/sqlserver/2004/07/showplan">
 <BatchSequence><Batch><Statements><StmtSimple><QueryPlan>
 <RelOp PhysicalOp="Nested Loops"><NestedLoops>

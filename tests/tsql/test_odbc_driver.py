@@ -16,16 +16,13 @@ from rowlease.store import Store, migrate, open_store
 from rowlease.store.error_texts import TABLE
 from rowlease.store.routines import Routine, all_files, load_routines
 from rowlease.store.sqlserver import migrate as sqlserver_migrate
-from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc
+from rowlease.store.sqlserver.connection import odbc_string, pyodbc
 from rowlease.store.sqlserver.procedures import ProcedureCall
+from tests.tsql import unixodbc
 from tests.tsql.fake_server import Cut, Failure, FakeServer, Rows
 from tests.tsql.tds import Kind
 
-try:
-    pyodbc()
-    driver()
-except ConfigError as error:
-    pytest.skip(str(error), allow_module_level=True)
+pytestmark = unixodbc.needed()
 
 ROUTINES = load_routines("sqlserver")
 #: What `migrate` asks first: edition, version, compatibility level, row versions, the name.

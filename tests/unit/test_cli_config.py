@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from rowlease.cli import cli
 from rowlease.cli.config import commands, settable_parameters, variable_name
 from rowlease.config import CONFIG_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError, RowleaseError
+from tests import machine
 
 #: Commands that print no data, or the output of another program.
 WITHOUT_JSON = {("dashboard",), ("exporter",), ("psql",), ("url",)}
@@ -313,14 +313,13 @@ SHELLS = {
 def test_the_line_of_the_page_makes_a_shell_complete(
     shell: str, folder: Path, repository: Path
 ) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    started = shell if shell == "bash" else machine.path_of(shell)
     page = (repository / "docs" / "configuration.md").read_text()
     (line,) = re.findall(rf"^(.*_ROWLEASE_COMPLETE=.*?)\s+# {shell}: ", page, re.M)
     options, program, printed = SHELLS[shell]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ran = subprocess.run(
-        [shell, *options, f"{line}\n{program}"],
+        [started, *options, f"{line}\n{program}"],
         env={**os.environ, "PATH": path, "HOME": str(folder), "ZDOTDIR": str(folder)},
         capture_output=True,
         text=True,

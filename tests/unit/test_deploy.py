@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,22 +16,13 @@ import yaml
 from rowlease.cli import cli
 from rowlease.metrics import exporter
 from rowlease.metrics.worker_metrics import METRICS
+from tests.machine import path_of
 
-PROMTOOL = "Debian's package prometheus has promtool"
-HELM = "go install helm.sh/helm/v3/cmd/helm@latest"
 #: Metrics without a table of their own in the code.
 SCALARS = {f"rowlease_{name}" for name in (
     "up", "scrape_seconds", "exporter_info", "worker_live", "worker_ready", "worker_draining",
     "worker_slots", "worker_busy_slots")}  # fmt: skip
 KNOWN = {*exporter.GAUGES, *exporter.COUNTERS, *METRICS, *SCALARS}
-
-
-def tool(name: str, where: str) -> str:
-    """The path of a program; without it, the test is skipped."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"no {name}: {where}")
-    return found
 
 
 def metrics_in(expression: str) -> set[str]:
@@ -142,10 +132,11 @@ CASES = {
     "RowleaseStuckCalls": of_worker(
         "rowlease_worker_stuck_calls_total", "0 1+0x30", "1+0x30", "10m", call="renew"
     ),
+    # All samples are inside the 15 minutes; Prometheus 3 counts none at their edge, and 2 does.
     "RowleaseChildDeaths": of_worker(
-        "rowlease_worker_child_deaths_total", "0 5+0x30", "0 3+0x30", "15m"
+        "rowlease_worker_child_deaths_total", "0 5+0x30", "0 3+0x30", "14m"
     ),
-    "RowleaseRestarts": of_worker("rowlease_worker_restarts_total", "0 5+0x30", "0 3+0x30", "15m"),
+    "RowleaseRestarts": of_worker("rowlease_worker_restarts_total", "0 5+0x30", "0 3+0x30", "14m"),
 }
 
 
@@ -182,7 +173,7 @@ def filled(text: str, labels: dict[str, str]) -> str:
 
 
 def test_promtool_accepts_the_rules_and_the_configuration(deploy: Path, tmp_path: Path) -> None:
-    promtool = tool("promtool", PROMTOOL)
+    promtool = path_of("promtool")
     folder = deploy / "prometheus"
     subprocess.run([promtool, "check", "rules", folder / "alerts.yaml"], check=True)
     subprocess.run([promtool, "check", "config", folder / "prometheus.yaml"], check=True)
@@ -191,7 +182,7 @@ def test_promtool_accepts_the_rules_and_the_configuration(deploy: Path, tmp_path
 def test_each_alert_fires_when_it_should_and_not_before(
     deploy: Path, rules: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    promtool = tool("promtool", PROMTOOL)
+    promtool = path_of("promtool")
     tests = []
     for rule in rules:
         series, quiet, at, labels = CASES[rule["alert"]]
@@ -252,7 +243,7 @@ def test_panels_have_places_of_their_own(panels: list[dict[str, Any]]) -> None:
 def test_promtool_reads_every_expression_of_the_dashboard(
     panels: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    promtool = tool("promtool", PROMTOOL)
+    promtool = path_of("promtool")
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     assert len(expressions) > 30
     rules = [
@@ -293,7 +284,7 @@ def manifests(
     request: pytest.FixtureRequest, repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
     """What the chart renders with some values."""
-    helm = tool("helm", HELM)
+    helm = path_of("helm")
     values = tmp_path_factory.mktemp("values") / "values.yaml"
     values.write_text(yaml.safe_dump(VALUES[request.param]))
     chart = repository / "deploy" / "helm" / "rowlease"
@@ -370,7 +361,7 @@ def test_a_scaled_worker_has_no_number_of_replicas(manifests: list[dict[str, Any
 @pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
 def test_the_plain_manifests_are_what_the_chart_renders(deploy: Path, engine: str) -> None:
     folder = deploy / "kubernetes"
-    command = [tool("helm", HELM), "template", "rowlease", str(deploy / "helm" / "rowlease")]
+    command = [path_of("helm"), "template", "rowlease", str(deploy / "helm" / "rowlease")]
     values = folder / f"values_{engine}.yaml"
     done = subprocess.run(
         [*command, "--values", str(values), "--kube-version", KUBERNETES],
@@ -406,7 +397,7 @@ def test_the_image_is_built_of_what_the_context_has_and_runs_as_nobody(repositor
 
 @pytest.mark.parametrize("unit", ["rowlease-worker", "rowlease-exporter"])
 def test_systemd_accepts_the_units(deploy: Path, tmp_path: Path, unit: str) -> None:
-    analyze = tool("systemd-analyze", "Debian's package systemd has it")
+    analyze = path_of("systemd-analyze")
     text = (deploy / "systemd" / f"{unit}.service").read_text()
     program = tmp_path / "rowlease"  # it checks that the program is there
     program.write_text("#!/bin/sh\n")

@@ -22,19 +22,18 @@ from rowlease.errors import (
 )
 from rowlease.model import Held, Outcome
 from rowlease.store import deadlines
-from rowlease.store.sqlserver.connection import pyodbc
-
-try:
-    odbc = pyodbc()
-except ConfigError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
 from rowlease.store.routines import Routine
+from rowlease.store.sqlserver.connection import pyodbc
 from rowlease.store.sqlserver.driver_errors import OdbcError, is_lock_conflict, our_error
 from rowlease.store.sqlserver.migrate import _in_order
 from rowlease.store.sqlserver.procedures import ProcedureCall, _written
 from rowlease.store.sqlserver.store import SqlServerStore
+from tests.tsql import unixodbc
 
+if why := unixodbc.missing():
+    pytest.skip(why, allow_module_level=True)
+
+odbc = pyodbc()
 WHO = "[Microsoft][ODBC Driver 18 for SQL Server]"
 
 
