@@ -108,15 +108,25 @@ def test_a_worker_whose_dispatcher_is_stalled_is_not_live(
 def test_a_worker_with_a_slow_call_is_not_ready_and_with_a_stuck_call_not_live(
     health: Health, parts: Parts, clock: list[float]
 ) -> None:
-    parts.calls = [Call("maintain", "housekeeping", 0.0), Call("exchange", "receiver", CALL_STUCK)]
+    parts.calls = [Call("disown", "receiver", 0.0), Call("exchange", "sender", CALL_STUCK)]
     for at, live in ((CALL_STUCK, True), (CALL_STUCK + 1, False)):
         clock.append(at)
         parts.stepped_at = parts.answered_at = at
         assert health.report()[:3] == (
             live,
             False,
-            (f"the call maintain of its thread housekeeping has not been answered for {at:.0f} s",),
+            (f"the call disown of its thread receiver has not been answered for {at:.0f} s",),
         )
+
+
+def test_a_slow_maintain_leaves_a_worker_ready_until_it_is_stuck(
+    health: Health, parts: Parts, clock: list[float]
+) -> None:
+    parts.calls = [Call("maintain", "housekeeping", 0.0)]
+    for at, ready in ((CALL_STUCK, True), (CALL_STUCK + 1, False)):
+        clock.append(at)
+        parts.stepped_at = parts.answered_at = at
+        assert health.report()[:2] == (ready, ready)
 
 
 def test_a_worker_that_cannot_renew_leases_is_live_and_not_ready(

@@ -435,7 +435,9 @@ def test_the_next_call_is_made_at_once_when_renewals_succeed_again(world: World)
 
 
 @pytest.mark.parametrize(
-    ("lease", "answer"), [(0.5, 1.0), (6.0, 3.0), (30.0, 15.0), (3600.0, 30.0)]
+    ("lease", "answer"),
+    [(0.5, 1.0), (6.0, 3.0), (30.0, 15.0), (3600.0, 30.0), (math.inf, 15.0)],
+    ids=["0.5 s", "6 s", "30 s", "1 h", "not known yet"],
 )
 def test_an_exchange_may_take_half_of_the_shortest_lease(
     world: World, lease: float, answer: float

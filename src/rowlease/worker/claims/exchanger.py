@@ -5,6 +5,7 @@ Only this module calls the routines that end leases or claim requests.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,6 +27,9 @@ from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHA
 
 #: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000
+#: The seconds of a lease by the default of queues. Until the first claim has shown how long leases are,
+#: deadlines are computed from it, so that a connection that is dead delays that claim less.
+DEFAULT_LEASE = 30.0
 #: Seconds for which claims leave more than FEW outcomes to the outcome sender.
 LEFT = 0.1
 
@@ -218,6 +222,8 @@ class Exchanger:
 
     def _store_with_timeout(self) -> Consuming:
         lease = self._lease.total_seconds() if self._lease else self._leases.shortest
+        if lease == math.inf:
+            lease = DEFAULT_LEASE
         return self._store.within(
             call_timeout(lease, EXCHANGE_TIMEOUT_SHARE, EXCHANGE_TIMEOUT_LEAST)
         )

@@ -26,6 +26,10 @@ from rowlease.events import (
 from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
 
+#: While this call is unanswered, the worker claims and runs requests nevertheless. So it stays ready
+#: until the call is stuck.
+HOUSEKEEPING = "maintain"
+
 
 class HealthReport(NamedTuple):
     """The health of a worker, or of all workers of a supervisor together.
@@ -126,6 +130,7 @@ class Health:
             f"the call {call.name} of its thread {call.thread} has not been answered for "
             f"{at - call.since:.0f} s"
             for call in waiting
+            if call.name != HOUSEKEEPING or at - call.since > CALL_STUCK
         ]
         if not self._started:
             why.append("its slots are not ready yet")
