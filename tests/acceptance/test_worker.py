@@ -365,7 +365,7 @@ def test_requests_that_outlive_the_grace_time_are_abandoned(
         line(process, "worker stopping")
         if terms == 2:
             process.terminate()
-        assert line(process, "1 abandoned")
+        assert line(process, "1 handed back")
         assert process.wait() == 0
     assert sql("select status, num_attempts from rowlease.queue") == [("Pending", 0)]
 

@@ -61,7 +61,9 @@ def test_failures_reported_with_other_outcomes_are_kept_too(store: Session) -> N
     assert (outcome, error, kind, trace) == ("failed", "an odd\n'\"error\\", None, None)
 
 
-def test_a_broken_lease_is_kept_if_the_task_had_begun(store: Session, clock: Clock) -> None:
+def test_a_broken_lease_is_kept_and_says_whether_a_start_was_reported(
+    store: Session, clock: Clock
+) -> None:
     running, prefetched = store.put(2)
     store.dequeue("one", ["default"], 2, slots=1)
     began = clock.now
@@ -74,7 +76,11 @@ def test_a_broken_lease_is_kept_if_the_task_had_begun(store: Session, clock: Clo
     assert error.startswith(
         "the lease ran out; its worker was killed, stopped or cut off\nworker one"
     )
-    assert kept(store, prefetched) == ()
+    ((number, worker, start, _, outcome, error, _, _),) = kept(store, prefetched)
+    assert (number, worker, start, outcome) == (1, "one", began, "lease_lost")
+    assert error
+    assert "cut off; it may have run, though no start was reported\nworker one" in error
+    assert store.row(prefetched)["last_error"] is None
 
 
 def test_an_abandoned_attempt_is_kept_if_the_task_had_begun(store: Session, clock: Clock) -> None:

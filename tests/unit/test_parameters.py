@@ -170,6 +170,15 @@ def test_a_value_that_does_not_fit_the_annotation_is_refused_by_both_sides(
             kept.run(json.dumps({"value": value}))
 
 
+def test_a_result_with_two_keys_that_are_the_same_text_is_no_json() -> None:
+    @task
+    def twice() -> object:
+        return {1: 2, "1": 3}
+
+    with pytest.raises(ValueError, match="is not JSON: two of its keys are the same text"):
+        twice.run("{}")
+
+
 def test_a_payload_with_a_name_that_the_task_does_not_have_is_refused() -> None:
     @task
     def resize(image: str, width: int = 100) -> None: ...

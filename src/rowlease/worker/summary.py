@@ -29,7 +29,8 @@ class Summary(NamedTuple):
         finished: requests completed.
         failed: attempts that failed.
         dead: requests that became dead letters by an outcome of this worker.
-        abandoned: requests that were returned when the worker stopped.
+        abandoned: requests that were handed back: prefetched ones that could not start soon, and
+            those that still ran when the worker stopped.
         declined: requests of kinds that this worker does not know, left to other workers.
         snoozed: requests that their tasks have snoozed.
         lost: leases lost; the outcomes of their requests did not count.
@@ -68,5 +69,6 @@ class Summary(NamedTuple):
             "failed", "dead", "abandoned", "declined", "snoozed", "lost", "crashed", "undelivered",
         ):  # fmt: skip
             if count := getattr(self, name):
-                parts.append(f"{count:,} {name}")
+                word = "handed back" if name == "abandoned" else name
+                parts.append(f"{count:,} {word}")
         return f"{', '.join(parts)} in {self.seconds:.1f} s ({rate:,.0f}/s)"

@@ -4,10 +4,11 @@
 -- errors:   none
 -- locks:    rows of queue, exclusive, in expiry order, skipping locked ones
 -- why:      a lease of a started request that runs out counts as a crash; for a request that was only
---           prefetched, the attempt is not counted. Too many crashes make the request a dead letter,
---           whatever its max_attempts is. lock_expires_time stays, to show what happened; the token
---           stays, too, so that the late worker gets lease_lost. Errors are grouped by their first
---           line, so varying details are in the second line.
+--           prefetched, the attempt is not counted. It is kept in attempt nevertheless, because the
+--           worker may have started it without having reported it. Too many crashes make the request
+--           a dead letter, whatever its max_attempts is. lock_expires_time stays, to show what
+--           happened; the token stays, too, so that the late worker gets lease_lost. Errors are
+--           grouped by their first line, so varying details are in the second line.
 create or replace function rowlease_internal.break_expired(
   p_queue_name text, p_now timestamptz, p_from timestamptz, p_limit integer
 ) returns integer
@@ -21,7 +22,7 @@ declare
   v_broken        integer;
   v_dead_groups   text[];
   v_cancelled_ids bigint[];
-  v_started_ids   bigint[];
+  v_ids           bigint[];
 begin
   with expired as materialized (
     select q.request_id, q.cancel_requested, q.started_time is not null as started,
@@ -36,10 +37,12 @@ begin
   judged as (
     select e.*, case when e.crashes >= s.max_crashes then 'too many crashes: '
                      when e.attempts >= q.max_attempts then 'no attempts left: ' end as verdict,
-           q.lock_token, q.locked_by, q.started_time,
-           format(e'the lease ran out; its worker was killed, stopped or cut off\n'
-                  'worker %s, lease until %s, crash %s', q.locked_by, q.lock_expires_time,
-                  e.crashes) as error
+           q.lock_token, q.locked_by, coalesce(q.started_time, q.locked_time) as started_time,
+           q.num_attempts, format(
+             e'the lease ran out; its worker was killed, stopped or cut off%s\n'
+             'worker %s, lease until %s, crash %s',
+             case when not e.started then '; it may have run, though no start was reported' end,
+             q.locked_by, q.lock_expires_time, e.crashes) as error
       from expired e
       join rowlease.queue q on q.request_id = any(array[e.request_id])
       join rowlease.queue_settings s on s.queue_name = p_queue_name),
@@ -55,13 +58,13 @@ begin
            locked_by = null, started_time = null, cancel_requested = false
       from judged j
      where q.request_id = any(array[j.request_id]) and q.locked_by is not null
-    returning q.request_id, q.priority, q.load_id, q.status, q.group_key, j.cancel_requested, j.started),
+    returning q.request_id, q.priority, q.load_id, q.status, q.group_key, j.cancel_requested),
   kept as (
     insert into rowlease.attempt (request_id, lock_token, attempt_number, worker_id, started_time,
                                   ended_time, outcome, error, expires_time)
-    select j.request_id, j.lock_token, j.attempts, j.locked_by, j.started_time, p_now, 'lease_lost',
-           j.error, p_now + interval '1 day'
-      from judged j where j.started
+    select j.request_id, j.lock_token, j.num_attempts, j.locked_by, j.started_time, p_now,
+           'lease_lost', j.error, p_now + interval '1 day'
+      from judged j
         on conflict do nothing),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, load_id, processing, pending, failed)
@@ -71,11 +74,11 @@ begin
   select count(*),
          array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
          array_agg(b.request_id) filter (where b.cancel_requested),
-         array_agg(b.request_id) filter (where b.started)
-    into v_broken, v_dead_groups, v_cancelled_ids, v_started_ids
+         array_agg(b.request_id)
+    into v_broken, v_dead_groups, v_cancelled_ids, v_ids
     from broken b;
-  if v_started_ids is not null then
-    perform rowlease_internal.trim_attempts(v_started_ids);
+  if v_ids is not null then
+    perform rowlease_internal.trim_attempts(v_ids);
   end if;
   if v_dead_groups is not null then
     perform rowlease_internal.unblock_groups(

@@ -4,10 +4,12 @@
 -- errors:   none
 -- locks:    the requests' groups, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      the lease of a started request that runs out is a crash; a request that was only
---           prefetched gets its attempt back. Too many crashes make a dead letter, whatever
---           max_attempts is. LockExpiresTime stays, to show what happened; the token stays, too, so
---           that the late worker gets lease_lost. The read keeps no locks: a routine that finishes a
---           request locks first the row and then the key of the index, which is the opposite order.
+--           prefetched gets its attempt back. It is kept in Attempt nevertheless, because the worker
+--           may have started it without having reported it. Too many crashes make a dead letter,
+--           whatever max_attempts is. LockExpiresTime stays, to show what happened; the token stays,
+--           too, so that the late worker gets lease_lost. The read keeps no locks: a routine that
+--           finishes a request locks first the row and then the key of the index, which is the
+--           opposite order.
 create or alter procedure rowlease_internal.break_expired
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_broken int output
 as
@@ -51,7 +53,8 @@ select q.RequestId, x.Started, q.CancelRequested, q.NumCrashes + x.Started,
        q.NumAttempts - 1 + x.Started,
        case when q.NumCrashes + x.Started >= s.MaxCrashes then N'too many crashes: '
             when q.NumAttempts - 1 + x.Started >= q.MaxAttempts then N'no attempts left: ' end,
-       concat(N'the lease ran out; its worker was killed, stopped or cut off', nchar(10),
+       concat(N'the lease ran out; its worker was killed, stopped or cut off',
+              case when x.Started = 0 then N'; it may have run, though no start was reported' end, nchar(10),
               N'worker ', q.LockedBy, N', lease until ', rowlease_internal.time_text(q.LockExpiresTime),
               N', crash ', q.NumCrashes + x.Started)
   from @taken as t
@@ -73,11 +76,10 @@ set @groups = (select g.queue_name as q, g.group_key as g
                  from rowlease_internal.groups_of(@ids) as g for json path);
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, Error, ExpiresTime)
-select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, q.StartedTime, @p_now, 'lease_lost',
-       j.Error, dateadd(day, 1, @p_now)
+select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),
+       @p_now, 'lease_lost', j.Error, dateadd(day, 1, @p_now)
   from @judged as j
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
- where j.Started = 1
 option (loop join, force order, maxdop 1);
 exec rowlease_internal.trim_attempts @ids;
 update q

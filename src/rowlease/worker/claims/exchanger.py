@@ -27,8 +27,8 @@ from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHA
 
 #: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000
-#: The seconds of a lease by the default of queues. Until the first claim has shown how long leases are,
-#: deadlines are computed from it, so that a connection that is dead delays that claim less.
+#: The seconds of a lease by the default of queues. Deadlines are computed from it until the first
+#: claim shows how long leases are, so that a dead connection does not delay that claim for long.
 DEFAULT_LEASE = 30.0
 #: Seconds for which claims leave more than FEW outcomes to the outcome sender.
 LEFT = 0.1

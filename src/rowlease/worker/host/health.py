@@ -26,8 +26,8 @@ from rowlease.events import (
 from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
 
-#: While this call is unanswered, the worker claims and runs requests nevertheless. So it stays ready
-#: until the call is stuck.
+#: While this call is unanswered, the worker claims and runs requests nevertheless. So it stays
+#: ready until the call is stuck.
 HOUSEKEEPING = "maintain"
 
 
