@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.demo.source import Input, own_names, prepare, spark_type
+from rowlease.demo.source import CsvForm, Input, own_names, prepare, spark_type
 from rowlease.errors import ConfigError
 
 ROWS = "id,at,name\n1,10:00:00,x\n2,,\n"
@@ -110,9 +110,8 @@ def test_types_that_spark_lacks_are_converted_at_every_depth() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("empty.csv", "", "cannot be read: Empty CSV file"),
+        ("empty.csv", "", "cannot be read as CSV .* \\(Empty CSV file\\)"),
         ("none.csv", "a,b\n", "has no rows"),
-        ("short.csv", "a,b\n1,2\n3\n", "cannot be read: .* Expected 2 columns, got 1"),
         ("not.zip", "text", "cannot be read: File is not a zip file"),
         ("not.csv.gz", "text", "cannot be read: .*zlib"),
         ("not.parquet", "text", "cannot be read: .*Parquet"),
@@ -124,6 +123,35 @@ def test_an_input_that_is_no_table_is_named(
     path = written(tmp_path, name, content)
     with pytest.raises(ConfigError, match=says):
         prepare(path, None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter", "encoding", "why"),
+    [
+        ("a;b\n1;Große, 5\n".encode(), ",", "utf-8", " (Expected 1 columns, got 2)"),
+        ("a,b\n1,2\nGroße\n".encode(), ",", "utf-8", " (Expected 2 columns, got 1)"),
+        ("ä,b\n1,Große\n".encode("latin-1"), ",", "utf-8", ""),
+        ("ä,b\n1,Große\n".encode(), ",", "ascii", ""),
+        ("a,b\n1,Große\n".encode(), ",", "nix", " (unknown encoding)"),
+        ("a,b\n1,Große\n".encode(), "::", "utf-8", ""),
+    ],
+)
+def test_a_csv_file_of_another_form_is_named_with_the_options_and_without_its_values(
+    content: bytes, delimiter: str, encoding: str, why: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "a.csv", content)
+    with pytest.raises(ConfigError) as raised:
+        prepare(path, None, tmp_path, CsvForm(delimiter, encoding))
+    assert str(raised.value) == (
+        f"the input {path} cannot be read as CSV with the delimiter {delimiter!r} and the encoding "
+        f"{encoding}{why}; set --delimiter or --encoding"
+    )
+
+
+def test_a_csv_file_has_the_delimiter_and_the_encoding_that_are_given(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "ä;b\n1;Große, 5\n".encode("latin-1"))
+    source = prepare(path, None, tmp_path, CsvForm(";", "latin-1"))
+    assert rows(source) == [{"ä": 1, "b": "Große, 5"}]
 
 
 def test_an_input_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -549,6 +549,20 @@ def test_the_password_stays_out_of_sparks_settings_and_event_log(
     assert password not in str(spark.sparkContext.getConf().getAll())
 
 
+def test_a_local_session_hides_the_dsn_of_a_table_that_somebody_saves(
+    spark: Any, dsn: str, event_log: Path
+) -> None:
+    register(spark)
+    dsn, password = with_password(dsn)
+    rows = spark.sql("select '{}' as payload")
+    rows.write.format("rowlease").options(dsn=dsn, queue="default", kind="k").saveAsTable("saved")
+    spark.sql("drop table saved")
+    spark.range(1).collect()  # writes the events before it to the disk
+    logged = "".join(path.read_text() for path in event_log.rglob("*") if path.is_file())
+    assert "[dsn=*********(redacted), queue=default, kind=k]" in logged
+    assert password not in logged
+
+
 @both_ways
 def test_the_role_of_a_producer_is_enough(
     spark: Any, dsn: str, sql: Sql, way: dict[str, Any]

