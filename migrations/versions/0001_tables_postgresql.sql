@@ -271,17 +271,18 @@ create index staging_run on rowlease.staging (run_number);
 
 -- Rows of loads without keys, groups and due times. They are requests that wait as soon as their
 -- load is promoted, and move to `queue` when they are claimed. Lean, because each row of a load pays
--- for each column. The key is the order of claims inside a load.
+-- for each column. The key is the order of claims inside a part of a load.
 create table rowlease.lane (
   run_number bigint       not null,
   priority   smallint     not null,
+  writer     integer      not null default (txid_current() & 2147483647)::integer,  -- the transaction that wrote it: 31 bits of its id
   part       bigint       not null,  -- the part of the run: the rows of one attempt of a Spark task
   request_id bigint       not null default nextval('rowlease.queue_request_id_seq'),
   kind       varchar(200) not null,
   payload    json         not null,
   headers    json,
   ends_part  boolean,  -- true in one row of each part; see end_part
-  constraint lane_pkey primary key (run_number, priority, part, request_id),
+  constraint lane_pkey primary key (run_number, writer, priority, part, request_id),
   constraint lane_priority check (priority between 0 and 255),
   constraint lane_kind check (kind <> ''),
   constraint names_end_in_no_blank check (kind not like '% '),
@@ -295,11 +296,14 @@ create table rowlease.lane (
 );
 
 -- How many rows a part of a run has in the lane, by priority. Written with the rows, in one
--- transaction. promote sums them up, and need not read the lane.
+-- transaction. promote sums them up, and need not read the lane. A row of the lane belongs to a part
+-- if the part's transaction wrote it, and its id is between the first and the last one. No other row
+-- of the lane ever becomes a request.
 create table rowlease.lane_part (
   run_number bigint   not null,
   priority   smallint not null,
   part       bigint   not null,
+  writer     integer  not null,  -- the transaction that wrote and ended the part
   num_rows   bigint   not null,  -- how many rows it has
   first_id   bigint   not null,  -- its smallest request_id
   last_id    bigint   not null,  -- its largest request_id
@@ -311,7 +315,7 @@ create table rowlease.lane_part (
 create table rowlease.load (
   load_id         varchar(100) not null,              -- identifies the load
   queue_name      varchar(100),                       -- where it goes; null: rows may be staged before it is named
-  status          varchar(10)  not null,              -- Staging or Promoted
+  status          varchar(10)  not null,              -- Staging, Promoted, or Ended: its job failed or was cancelled
   columns         text,                               -- the columns that its rows have
   run_number      bigint       not null default 0,    -- the last run; a fencing token
   run_by          text         not null default '',   -- who began that run
@@ -331,7 +335,7 @@ create table rowlease.load (
     num_staged / nullif(extract(epoch from reported_time - started_time), 0)) stored,
   constraint load_pkey primary key (load_id),
   constraint names_end_in_no_blank check (load_id not like '% '),
-  constraint load_status check (status = any('{Staging,Promoted}'::text[])),
+  constraint load_status check (status = any('{Staging,Ended,Promoted}'::text[])),
   constraint load_promoted check ((status = 'Promoted') = (promoted_time is not null)),
   constraint load_in_lane check (
     not in_lane or (status = 'Promoted' and place is not null and max_attempts is not null)),
@@ -339,7 +343,7 @@ create table rowlease.load (
     num_enqueued >= 0 and num_duplicates >= 0 and num_rows >= num_enqueued)
 );
 -- Few loads are not promoted, but the table of all loads only grows.
-create index load_staging on rowlease.load (reported_time) where status = 'Staging';
+create index load_staging on rowlease.load (reported_time) where status <> 'Promoted';
 create index load_started on rowlease.load (started_time);
 create index load_stream on rowlease.load (promoted_time)
   where columns like 'query %' and not in_lane;

@@ -300,7 +300,7 @@ create table rowlease.[Load] (
     cast(NumStaged * 1000.0 / nullif(datediff_big(millisecond, StartedTime, ReportedTime), 0) as float),
   constraint load_pkey primary key (LoadId),
   constraint load_names_end_in_no_blank check (datalength(rtrim(LoadId)) = datalength(LoadId)),
-  constraint load_status check (Status in ('Staging', 'Promoted')),
+  constraint load_status check (Status in ('Staging', 'Ended', 'Promoted')),
   constraint load_promoted check (
     (Status = 'Promoted' and PromotedTime is not null)
     or (Status <> 'Promoted' and PromotedTime is null)),
@@ -311,7 +311,7 @@ create table rowlease.[Load] (
 );
 go
 -- Few loads are not promoted, but the table of all loads only grows.
-create index load_staging on rowlease.[Load] (ReportedTime) where Status = 'Staging';
+create index load_staging on rowlease.[Load] (ReportedTime) where Status in ('Staging', 'Ended');
 go
 create index load_started on rowlease.[Load] (StartedTime);
 go

@@ -220,6 +220,64 @@ def test_rows_that_a_task_commits_after_the_take_over_belong_to_its_run(
 # -- the number of a run ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("way", ["lane", "staging"])
+def test_a_run_that_was_ended_counts_no_more_and_leaves_no_row(
+    store: Session, another: Callable[[], Session], way: str
+) -> None:
+    """Spark lets the tasks of a cancelled job write to their end."""
+
+    def write(session: Session, run: int, part: int) -> None:
+        if way == "lane":
+            session.lay("x", run, [{"kind": "a"}], part)
+        else:
+            session.stage("x", run, [{"row_id": part, "kind": "a"}])
+
+    run = store.begun("x", "one")
+    write(store, run, 0)
+    assert store.discard_staged("x", run, None) == 1
+    over = "run of load .x. was ended, because its job failed or was cancelled"
+    for call in (
+        lambda: store.promote("x", run, 1),
+        lambda: store.report_load("x", run, 1),
+        lambda: store.discard_staged("x", run, None),
+        lambda: store.begin_load("x", "default", "one"),
+    ):
+        with pytest.raises(LoadLost, match=over):
+            call()
+    if way == "lane":
+        with pytest.raises(LoadLost, match="or its job failed or was cancelled"):
+            write(another(), run, 1)
+    else:
+        write(another(), run, 1)
+    store.maintain()
+    assert store.rows("lane", "kind") == store.rows("staging", "kind") == []
+    assert [load.status for load in store.list_loads()] == ["Ended"]
+    again = store.begun("x", "two")
+    assert again > run
+    write(store, again, 2)
+    assert [load.status for load in store.list_loads()] == ["Staging"]
+    assert store.promote("x", again, 1).outcome == Outcome.OK
+
+
+def test_a_load_that_was_ended_is_forgotten_after_a_day(store: Session, clock: Clock) -> None:
+    run = store.begun("x", "one")
+    store.discard_staged("x", run, None)
+    store.maintain()
+    assert [load.load_id for load in store.list_loads()] == ["x"]
+    clock.advance(timedelta(days=1, seconds=1))
+    store.maintain()
+    assert store.list_loads() == []
+
+
+def test_a_promoted_load_is_not_ended(store: Session) -> None:
+    run = store.begun("x", "one")
+    store.lay("x", run, [{"kind": "a"}])
+    store.promote("x", run, 1)
+    assert store.discard_staged("x", run, None) == 0
+    assert [load.status for load in store.list_loads()] == ["Promoted"]
+    assert [request.kind for request in store.claim(limit=2)] == ["a"]
+
+
 @pytest.mark.parametrize("call", ["promote", "report_load", "discard_staged"])
 def test_a_superseded_run_gets_an_error_that_names_the_new_owner(
     store: Session, clock: Clock, call: str

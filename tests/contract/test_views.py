@@ -12,8 +12,8 @@ from psycopg.pq import ExecStatus
 from rowlease.model import Failure, NewRequest
 from rowlease.store.comments import _columns_of_view
 from rowlease.store.routines import all_files
+from tests.contract.lane import promoted
 from tests.contract.sessions import Clock, PostgresSession, Session
-from tests.contract.test_9_lane import promoted
 
 VIEWS = {
     file.name: [name for name, _ in _columns_of_view(file)]

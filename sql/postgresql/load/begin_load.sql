@@ -5,15 +5,16 @@
 --           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint,
 --           num_clamped bigint, max_priority integer (of the queue; writers clamp to it)
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
---           for other columns, RL014 a later run has taken the load over from this one
+--           for other columns, RL014 a later run has taken the load over from this one, or it was ended
 -- locks:    the load's row; rows of staging and lane_part of this load
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
 --           run stages do not count. It starts at a random number up to 2^32 and grows by random
 --           numbers, as lock tokens do. If it grew by 1, a number could be assigned twice after a
 --           restore, or after a failover that lost commits. The same run may call twice and gets the
---           same number, because an answer may be lost. A superseded run cannot begin again, so two
---           live drivers cannot take the load from each other for ever. A promoted load that is begun
---           with other columns is refused, because it would enqueue nothing.
+--           same number, because an answer may be lost. A run that was superseded or
+--           ended cannot begin again, so two live drivers cannot take the load from each other for ever.
+--           A promoted load that is begun with other columns is refused, because it would enqueue
+--           nothing.
 create or replace function rowlease.begin_load(
   p_load_id text, p_queue_name text, p_run_by text, p_columns text default null
 ) returns table (outcome text, run_number bigint, num_rows bigint, num_enqueued bigint,
@@ -46,7 +47,8 @@ begin
       message = format('load "%s" belongs to queue "%s", not to "%s"; use another load id',
                        p_load_id, v_load.queue_name, p_queue_name);
   end if;
-  if strpos(e'\n' || v_load.past_runs, e'\n' || v_by || e'\n') > 0 then
+  if strpos(e'\n' || v_load.past_runs, e'\n' || v_by || e'\n') > 0
+     or v_load.status = 'Ended' and v_load.run_by = v_by then
     perform rowlease_internal.take_load(p_load_id, null);
   end if;
   if v_load.status = 'Promoted' then
@@ -65,7 +67,7 @@ begin
      where (s.load_id, s.run_number) = (p_load_id, v_load.run_number);
     delete from rowlease.lane_part p where p.run_number = v_load.run_number;  -- rows: sweep_lane
     update rowlease.load l
-       set run_number = l.run_number + v_step, run_by = v_by,
+       set status = 'Staging', run_number = l.run_number + v_step, run_by = v_by,
            past_runs = left(l.run_by || e'\n' || l.past_runs, 10000), queue_name = p_queue_name,
            columns = p_columns, num_staged = 0, started_time = v_now, reported_time = v_now
      where l.load_id = p_load_id

@@ -56,10 +56,7 @@ begin
    where s.queue_name = p_queue_name;
   perform rowlease_internal.end_delays(p_queue_name);
   if v_settings.max_priority < v_max then
-    perform rowlease_internal.bring_in(array(
-      select r.ctid from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
-       where l.queue_name = p_queue_name and l.in_lane and r.priority > v_settings.max_priority
-         for update of r));
+    perform rowlease_internal.bring_in_high(p_queue_name, v_settings.max_priority, null);
     with lowered as (
       select q.request_id, q.priority, q.status from rowlease.queue q
        where q.queue_name = p_queue_name and q.priority > v_settings.max_priority

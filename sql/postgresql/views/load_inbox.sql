@@ -7,8 +7,8 @@
 --           1 MiB, headers that are no object or over 8 KiB; 22P02 a payload or headers that are not JSON; 22001 a long kind
 -- locks:    as end_part
 -- why:      through this view, a program that can only append rows writes to the lane, such as
---           Spark's JDBC writer. All rows of a part are written in one transaction. promote makes
---           them requests.
+--           Spark's JDBC writer. All rows of a part are written in one transaction, and one of them is
+--           marked; promote makes them requests. Other rows never become requests, and are deleted.
 create or replace view rowlease.load_inbox as
 select r.run_number, r.part, r.ends_part, r.priority, r.kind, r.payload, r.headers
   from rowlease.lane r

@@ -40,7 +40,9 @@ select r.queue_name, r.place, r.request_id, r.kind, r.priority, r.due_time, r.wa
              from rowlease.lane_part p
             cross join lateral (
               select r.request_id, r.kind from rowlease.lane r
-               where r.run_number = p.run_number and r.priority = p.priority and r.part = p.part
+               where r.run_number = p.run_number and r.writer = p.writer
+                 and r.priority = p.priority and r.part = p.part
+                 and r.request_id between p.first_id and p.last_id
                order by r.request_id limit 1000) r
             where p.run_number = l.run_number
             order by p.priority desc, p.part limit 1000) f

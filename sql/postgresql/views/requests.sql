@@ -31,7 +31,8 @@ select r.request_id, l.queue_name, r.kind, 'Pending'::varchar(10), r.priority, l
   join rowlease.lane_part p on p.run_number = l.run_number
  cross join lateral (
    select r.request_id, r.kind, r.payload, r.headers, r.priority from rowlease.lane r
-    where r.run_number = p.run_number and r.priority = p.priority and r.part = p.part
+    where r.run_number = p.run_number and r.writer = p.writer
+      and r.priority = p.priority and r.part = p.part
       and r.request_id between p.first_id and p.last_id
    union all
    select null::bigint, null::varchar(200), null::json, null::json, null::smallint where false) r

@@ -6,16 +6,16 @@
 --           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint,
 --           num_clamped bigint, max_priority integer (of the queue; writers clamp to it)
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
---           for other columns, RL014 a later run has taken the load over from this one; 51012 as
---           take_lock
+--           for other columns, RL014 a later run has taken the load over from this one, or it was
+--           ended; 51012 as take_lock
 -- locks:    the load's lock and row; after the commit, as drop_staged
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
 --           run writes do not count. maintain deletes those in the lane. It starts at a random number
 --           up to 2^32 and grows by random numbers, as lock tokens do. If it grew by 1, a number could
 --           be assigned twice after a restore, or after a failover that lost commits. The same run may call twice and gets the
---           same number, because an answer may be lost. A superseded run cannot begin again, so two
---           live drivers cannot take the load from each other for ever. A promoted load that is begun
---           with other columns is refused, because it would enqueue nothing.
+--           same number, because an answer may be lost. A run that was superseded or ended cannot
+--           begin again, so two live drivers cannot take the load from each other for ever. A promoted
+--           load that is begun with other columns is refused, because it would enqueue nothing.
 create or alter procedure rowlease.begin_load
   @p_load_id nvarchar(400), @p_queue_name nvarchar(400), @p_run_by nvarchar(400),
   @p_columns nvarchar(max) = null
@@ -55,6 +55,7 @@ begin
 end;
 if charindex(concat(nchar(10), @by, nchar(10)) collate Latin1_General_100_BIN2,
              concat(nchar(10), @past) collate Latin1_General_100_BIN2) > 0
+   or (@status = 'Ended' and @run_by = @by collate Latin1_General_100_BIN2)
   exec rowlease_internal.take_load @p_load_id, null;
 if @status = 'Promoted'
 begin
@@ -73,7 +74,7 @@ begin
     set @old_run = @run;
     set @run = @run + @step;
     update rowlease.[Load]
-       set RunNumber = @run, RunBy = @by, PastRuns = concat(RunBy, nchar(10), left(PastRuns, 10000)),
+       set Status = 'Staging', RunNumber = @run, RunBy = @by, PastRuns = concat(RunBy, nchar(10), left(PastRuns, 10000)),
            QueueName = @p_queue_name, [Columns] = @p_columns, NumStaged = 0, StartedTime = @now,
            ReportedTime = @now
      where LoadId = @p_load_id;

@@ -50,7 +50,7 @@ def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete the staged rows of a load that will not be promoted.
+    """Delete the staged rows of a load that will not be promoted, and end its run.
 
     Requests of a promoted load are not touched: `rowlease requests cancel load:ID` cancels those.
     """
@@ -66,7 +66,9 @@ def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None
                 f"the load {load_id!r} is promoted, so its rows are requests; "
                 f"`rowlease requests cancel load:{load_id}` cancels them"
             )
-        count = found.num_staged if dry_run else store.discard_staged(load_id, found.run_number, [])
+        count = (
+            found.num_staged if dry_run else store.discard_staged(load_id, found.run_number, None)
+        )
     if as_json:
         show_json({"load_id": load_id, "num_discarded": count, "dry_run": dry_run})
     else:

@@ -17,7 +17,13 @@ import uuid
 from contextlib import ExitStack, closing, nullcontext, suppress
 from typing import Any, Unpack
 
-from rowlease.errors import InvalidRequest, LoadDiffers, LoadLost, StoreConflict
+from rowlease.errors import (
+    InvalidRequest,
+    LoadDiffers,
+    LoadLost,
+    RowleaseError,
+    StoreConflict,
+)
 from rowlease.model import TEXT, Begun, Promoted, check_type
 from rowlease.spark.columns import (
     FOR_LANE,
@@ -35,7 +41,7 @@ from rowlease.spark.jdbc import (
     writing_options,
 )
 from rowlease.spark.load_progress import reported
-from rowlease.spark.promotion import Staged, heard, promoted
+from rowlease.spark.promotion import Staged, end_run, heard, promoted
 from rowlease.store import Producing, open_store
 
 logger = logging.getLogger("rowlease")
@@ -153,14 +159,19 @@ def enqueue(
                 return begun
             try:
                 waiting = write(df, dsn, kind, columns, load_id, begun, writers, opened)
+                logger.info(
+                    "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
+                )
+                return promoted(opened, waiting)
             except LoadLost:
                 # If another run has taken the load over, this raises a LoadLost that names it.
                 opened.report_load(load_id, begun.run_number, 0)
                 raise
-            logger.info(
-                "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
-            )
-            return promoted(opened, waiting)
+            except BaseException:
+                # Tasks of a cancelled job may still write: what they commit must not count.
+                with suppress(RowleaseError):
+                    end_run(opened, load_id, begun.run_number)
+                raise
 
         for _ in range(STAGINGS - 1):
             with suppress(StoreConflict, LoadDiffers):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from rowlease.errors import LoadDiffers, StoreConflict, StoreUnavailable
+from rowlease.errors import LoadDiffers, LoadLost, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
 from rowlease.store import Producing
 
@@ -90,6 +90,12 @@ def _discarded(store: Producing, load: Staged, parts: Sequence[int]) -> bool:
         return store.discard_staged(load.load_id, load.run_number, parts) > 0
     heard(lambda: store.discard_staged(load.load_id, load.run_number, parts))
     return True  # the first call may have dropped rows, but its answer was lost
+
+
+def end_run(store: Producing, load_id: str, run_number: int) -> None:
+    """End the run of a load that has failed, unless another run has taken the load over."""
+    with suppress(LoadLost):
+        heard(lambda: store.discard_staged(load_id, run_number, None))
 
 
 def heard(call: Callable[[], T]) -> T:

@@ -24,7 +24,7 @@ from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
 from rowlease.spark.columns import FOR_LANE
 from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
 from rowlease.spark.load_progress import Reporter
-from rowlease.spark.promotion import Staged, heard, promoted
+from rowlease.spark.promotion import Staged, end_run, heard, promoted
 from rowlease.spark.source_errors import one_sentence
 from rowlease.store import BulkStore, bulk_store
 from rowlease.store.bulk import LANE
@@ -175,9 +175,13 @@ class Parts:
             promoted(store, load)
 
     def discard(self, load_id: str, run_number: int) -> None:
-        """Drop the staged rows, unless another run has taken the load over."""
-        with self.store() as store, suppress(LoadLost):
-            heard(lambda: store.discard_staged(load_id, run_number, []))
+        """End the run, and drop what it has staged, unless another run has taken the load over.
+
+        Spark ends the input of a task that it has killed as it ends that of any other, so such a
+        task commits what it has read. After this call, its commit is refused.
+        """
+        with self.store() as store:
+            end_run(store, load_id, run_number)
 
     def store(self) -> closing[BulkStore]:
         """A store on the load's database, as a context manager."""
@@ -258,10 +262,12 @@ class StreamParts(DataSourceStreamArrowWriter):
                     self._parts.promote(load_id, run_number, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: the next try of the batch drops the rows.
-
-        If there is no next try, `maintain` drops them after a day.
-        """
+        """End the run of the batch. Spark replays the batch in another run of the stream."""
+        load_id = f"{self._stream}/{batchId}"
+        with suppress(LoadLost):
+            run = self._parts.begin(load_id, self._run_by)
+            if run is not None:
+                self._parts.discard(load_id, run.run_number)
 
 
 def this_task() -> Any:

@@ -106,8 +106,14 @@ class Producing(Calls):
         """
         self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
 
-    def discard_staged(self, load_id: str, run_number: int, kept_parts: Sequence[int]) -> int:
+    def discard_staged(
+        self, load_id: str, run_number: int, kept_parts: Sequence[int] | None
+    ) -> int:
         """Drop the rows that a run has staged, except these parts. Return how many were dropped.
+
+        Args:
+            kept_parts: the parts that count. None drops all rows and ends the run: whatever it
+                writes later is refused, and another run may begin the load.
 
         Raises:
             LoadLost: another run has taken the load over.
@@ -116,7 +122,7 @@ class Producing(Calls):
             "discard_staged",
             p_load_id=load_id,
             p_run_number=run_number,
-            p_kept_parts=list(kept_parts),
+            p_kept_parts=None if kept_parts is None else list(kept_parts),
         )
         return int(dropped)
 

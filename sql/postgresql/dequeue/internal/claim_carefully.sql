@@ -84,14 +84,14 @@ begin
                  for no key update skip locked) r
             union all
             select k.due_time, y.request_id, null, y.tid, k.request_id
-              from (select b.part, b.first_id from rowlease.lane_part b
+              from (select b.part, b.writer, b.first_id, b.last_id from rowlease.lane_part b
                      where k.run_number > 0 and b.run_number = k.run_number
                        and b.priority = o.priority
                      order by b.part) b
              cross join lateral (
                select r.ctid as tid, r.request_id from rowlease.lane r
-                where r.run_number = k.run_number and r.priority = o.priority
-                  and r.part = b.part and r.request_id >= b.first_id
+                where (r.run_number, r.writer) = (k.run_number, b.writer) and r.priority = o.priority
+                  and r.part = b.part and r.request_id between b.first_id and b.last_id
                 order by r.request_id for update skip locked) y) u
           limit o.quota) c
        limit p_limit) c;

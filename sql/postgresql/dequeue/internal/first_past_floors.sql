@@ -37,8 +37,9 @@ begin
        select from rowlease.lane_part b
         cross join lateral (
           select from rowlease.lane r
-           where r.run_number = b.run_number and r.priority = b.priority and r.part = b.part
-             and r.request_id >= b.first_id
+           where r.run_number = b.run_number and r.writer = b.writer
+             and r.priority = b.priority and r.part = b.part
+             and r.request_id >= b.first_id and r.request_id <= b.last_id
            limit 1) r
         where b.run_number = l.run_number and b.priority = p.priority
         limit 1) f

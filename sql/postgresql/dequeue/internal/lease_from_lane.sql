@@ -51,8 +51,9 @@ begin
                            and b.priority = v_block.priority order by b.part) b
                  cross join lateral (
                    select y.ctid as tid from rowlease.lane y
-                    where y.run_number = v_block.run_number and y.priority = v_block.priority
-                      and y.part = b.part and y.request_id >= b.first_id
+                    where y.run_number = v_block.run_number and y.writer = b.writer
+                      and y.priority = v_block.priority and y.part = b.part
+                      and y.request_id >= b.first_id and y.request_id <= b.last_id
                     order by y.request_id for update skip locked) r
                  limit v_left) p),
       gone as (

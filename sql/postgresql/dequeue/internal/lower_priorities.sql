@@ -2,7 +2,7 @@
 -- params:   p_queue_name text, p_max_priority integer, p_limit integer
 -- returns:  void
 -- errors:   none
--- locks:    rows of lane, then of queue, exclusive, skipping locked ones
+-- locks:    as bring_in_high; rows of queue, exclusive, skipping locked ones
 -- why:      an enqueue or a promote that commits after the maximum was lowered may leave a request
 --           at a priority no claim reads. Usually there is none, and checking costs three index
 --           probes. A request in the lane is first moved into queue.
@@ -15,18 +15,8 @@ set plan_cache_mode = force_generic_plan set jit = off
 set enable_seqscan = off set enable_bitmapscan = off
 set enable_hashjoin = off set enable_mergejoin = off
 as $$
-declare
-  v_rows tid[] := array(
-    select r.ctid from rowlease.load l
-      join rowlease.lane_part p on p.run_number = l.run_number
-      join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
-                          and r.part = p.part
-     where l.queue_name = p_queue_name and l.in_lane and p.priority > p_max_priority
-     limit p_limit for update of r skip locked);
 begin
-  if v_rows <> '{}' then
-    perform rowlease_internal.bring_in(v_rows);
-  end if;
+  perform rowlease_internal.bring_in_high(p_queue_name, p_max_priority, p_limit);
   with high as materialized (
     select f.* from (
       select q.request_id, q.priority from rowlease.queue q

@@ -19,14 +19,15 @@ declare
   v_first bigint;
 begin
   for v_part in
-    select p.part, p.first_id from rowlease.lane_part p
+    select p.part, p.writer, p.first_id, p.last_id from rowlease.lane_part p
      where p.run_number = p_run_number and p.priority = p_priority
      order by p.part for update skip locked
   loop
     v_first := (
       select r.request_id from rowlease.lane r
-       where r.run_number = p_run_number and r.priority = p_priority and r.part = v_part.part
-         and r.request_id >= v_part.first_id
+       where r.run_number = p_run_number and r.writer = v_part.writer
+         and r.priority = p_priority and r.part = v_part.part
+         and r.request_id >= v_part.first_id and r.request_id <= v_part.last_id
        order by r.request_id limit 1);
     if v_first is not null then
       update rowlease.lane_part p set first_id = v_first

@@ -21,8 +21,9 @@ begin
         from (select distinct u.id from unnest(p_request_ids) as u(id)) g
        cross join rowlease.load l
         join rowlease.lane_part p on p.run_number = l.run_number
-        join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
-                            and r.part = p.part and r.request_id = g.id
+        join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                            and r.priority = p.priority and r.part = p.part
+                            and r.request_id = g.id
        where l.in_lane and g.id between p.first_id and p.last_id
        order by g.id
          for update of r));

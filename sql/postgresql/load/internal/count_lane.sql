@@ -23,11 +23,13 @@ begin
   lowered as (
     update rowlease.lane r set priority = p_settings.max_priority
       from high h
-     where r.run_number = p_load.run_number and r.priority = h.priority and r.part = h.part)
-  insert into rowlease.lane_part as p (run_number, priority, part, num_rows, first_id, last_id)
-  select p_load.run_number, p_settings.max_priority, h.part, sum(h.num_rows), min(h.first_id),
-         max(h.last_id)
-    from high h group by h.part
+     where r.run_number = p_load.run_number and r.writer = h.writer
+       and r.priority = h.priority and r.part = h.part
+       and r.request_id >= h.first_id and r.request_id <= h.last_id)
+  insert into rowlease.lane_part as p (run_number, priority, part, writer, num_rows, first_id, last_id)
+  select p_load.run_number, p_settings.max_priority, h.part, h.writer, sum(h.num_rows),
+         min(h.first_id), max(h.last_id)
+    from high h group by h.part, h.writer
   on conflict (run_number, priority, part) do update
      set num_rows = p.num_rows + excluded.num_rows,
          first_id = least(p.first_id, excluded.first_id),

@@ -1,16 +1,17 @@
 -- end_part: count the rows that a part of a load has put into the lane, as their transaction commits.
 -- params:   none -- a trigger on rowlease.lane, for the row of a part that is marked ends_part
 -- returns:  trigger
--- errors:   RL014 another run has taken the load over, or the load is promoted; 40001 only some rows
---           of a copy could be dropped
+-- errors:   RL014 the run is over: another run has taken the load over, or the load is promoted, or
+--           its run was ended
 -- locks:    the load's row, shared; rows of lane_part that another attempt is committing, by priority
--- why:      this is the fence of the lane. The lock waits for a promote or a takeover that is running,
---           and makes later ones wait for this commit. So rows are committed either before the load is
---           promoted, with their count, or not at all. A writer needs nothing but INSERT. Over JDBC
---           all attempts of a task write the same part: the first one that commits counts, and the
---           rows of any other are dropped. If two commit at once and have no priority in common, both
---           count, and promote refuses the load. Priorities are tried one by one: a search for the
---           next one would step over the rows of parts that are not committed yet.
+-- why:      this is the fence of the lane: only rows of a transaction that has ended its part are ever
+--           requests. The lock waits for a promote or a takeover that is running, and makes later ones
+--           wait for this commit. So the rows of a part count from before the promotion, or not at all.
+--           Rows without a mark, and rows that come later, belong to no part; sweep_lane deletes them.
+--           A writer needs nothing but INSERT. Over JDBC all attempts of a task write the same part:
+--           the first one that commits counts, and the rows of any other are deleted. If two commit at
+--           once and have no priority in common, both count, and promote refuses the load. Priorities
+--           are tried one by one, so that a transaction with many parts reads each row once.
 create or replace function rowlease_internal.end_part() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -26,36 +27,28 @@ begin
   if not found then
     raise exception using errcode = 'RL014',
       message = format('run %s of a load is over: the load is promoted, or a later run has taken it '
-                       'over; rows that this run writes now do not count', new.run_number);
+                       'over, or its job failed or was cancelled; rows that this run writes now do '
+                       'not count', new.run_number);
   end if;
-  insert into rowlease.lane_part (run_number, priority, part, num_rows, first_id, last_id)
-  select new.run_number, r.priority, new.part, count(*), min(r.request_id), max(r.request_id)
+  insert into rowlease.lane_part (run_number, priority, part, writer, num_rows, first_id, last_id)
+  select new.run_number, r.priority, new.part, new.writer, count(*), min(r.request_id),
+         max(r.request_id)
     from rowlease.lane r
-   where r.run_number = new.run_number and r.priority = any(c_priorities) and r.part = new.part
+   where r.run_number = new.run_number and r.writer = new.writer
+     and r.priority = any(c_priorities) and r.part = new.part
    group by r.priority
    order by r.priority
   on conflict do nothing;
   perform from rowlease.lane_part p
     where p.run_number = new.run_number and p.priority = any(c_priorities) and p.part = new.part
-      and p.xmin <> pg_current_xact_id()::xid;
+      and p.writer <> new.writer;
   if found then
     delete from rowlease.lane_part p
      where p.run_number = new.run_number and p.priority = any(c_priorities) and p.part = new.part
-       and p.xmin = pg_current_xact_id()::xid;
+       and p.writer = new.writer;
     delete from rowlease.lane r
-     where r.run_number = new.run_number and r.priority = any(c_priorities) and r.part = new.part
-       and r.xmin = pg_current_xact_id()::xid;
-    if (select count(*) from rowlease.lane r
-         where r.run_number = new.run_number and r.priority = any(c_priorities)
-           and r.part = new.part)
-       <> (select sum(p.num_rows) from rowlease.lane_part p
-            where p.run_number = new.run_number and p.priority = any(c_priorities)
-              and p.part = new.part)
-    then
-      raise exception using errcode = '40001',
-        message = 'this part of a load is written already, and its copy was written with savepoints, '
-                  'so it cannot be dropped; write it without savepoints';
-    end if;
+     where r.run_number = new.run_number and r.writer = new.writer
+       and r.priority = any(c_priorities) and r.part = new.part;
   end if;
   return null;
 end $$;

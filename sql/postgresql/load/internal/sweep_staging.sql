@@ -29,7 +29,7 @@ begin
   end if;
   delete from rowlease.load l
    where l.load_id = any(array(select o.load_id from rowlease.load o
-                                where o.status = 'Staging'
+                                where o.status <> 'Promoted'
                                   and o.reported_time < p_now - interval '1 day'
                                 limit p_limit for update skip locked));
   delete from rowlease.load l

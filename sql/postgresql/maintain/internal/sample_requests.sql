@@ -27,7 +27,10 @@ begin
           and q.returned limit p_limit)
       union all
       (select r.priority, 'Pending', r.request_id
-         from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+         from rowlease.load l join rowlease.lane_part p on p.run_number = l.run_number
+         join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                             and r.priority = p.priority and r.part = p.part
+                             and r.request_id >= p.first_id and r.request_id <= p.last_id
         where l.queue_name = p_queue_name and l.in_lane limit p_limit)
       union all
       (select g.priority, g.status, g.request_id

@@ -38,7 +38,10 @@ begin
        group by q.queue_name, q.priority
       union all
       select l.queue_name, r.priority, 0, 0, 0, 0, 0, count(*), 0, 0
-        from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+        from rowlease.load l join rowlease.lane_part p on p.run_number = l.run_number
+        join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                            and r.priority = p.priority and r.part = p.part
+                            and r.request_id >= p.first_id and r.request_id <= p.last_id
        where l.in_lane and (p_queue_names is null or l.queue_name = any(p_queue_names))
        group by l.queue_name, r.priority),
     compared as materialized (

@@ -92,10 +92,11 @@ begin
       select a.request_id, l.queue_name, a.kind, 'Pending', l.promoted_time, null, null, null,
              l.load_id, null, a.priority
         from rowlease.load l join rowlease.lane_part p on p.run_number = l.run_number
-        join rowlease.lane a on a.run_number = p.run_number and a.priority = p.priority
-                            and a.part = p.part
+        join rowlease.lane a on a.run_number = p.run_number and a.writer = p.writer
+                            and a.priority = p.priority and a.part = p.part
        where v_lane and l.in_lane and p.last_id >= v_from and p.first_id < v_below
-         and a.request_id >= v_from and a.request_id < v_below
+         and a.request_id >= greatest(v_from, p.first_id)
+         and a.request_id <= least(v_below - 1, p.last_id)
       union all
       select f.* from (select distinct unnest(v_f.ids) as id) as u cross join lateral (
         select r.request_id, r.queue_name, r.kind, r.status, r.requested_time, r.dedup_key,

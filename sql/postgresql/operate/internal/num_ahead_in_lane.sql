@@ -20,8 +20,9 @@ begin
   select l.place, r.part into v_own
     from rowlease.load l
     join rowlease.lane_part p on p.run_number = l.run_number
-    join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
-                        and r.part = p.part and r.request_id = p_request_id
+    join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                        and r.priority = p.priority and r.part = p.part
+                        and r.request_id = p_request_id
    where l.load_id = p_load_id
      and p_request_id between p.first_id and p.last_id;
   return (select count(*) from (
@@ -29,11 +30,12 @@ begin
       join rowlease.lane_part p on p.run_number = l.run_number
      cross join lateral (
        select from rowlease.lane r
-        where r.run_number = p.run_number and r.priority = p.priority and r.part = p.part
+        where r.run_number = p.run_number and r.writer = p.writer
+          and r.priority = p.priority and r.part = p.part
           and r.request_id >= p.first_id
-          and r.request_id < case
+          and r.request_id <= case
                 when (l.place, p.priority, p.part) = (v_own.place, p_priority, v_own.part)
-                then p_request_id else 9223372036854775807 end
+                then p_request_id - 1 else p.last_id end
         order by r.request_id limit p_most) r
      where l.queue_name = p_queue_name and l.in_lane
        and (p.priority > p_priority

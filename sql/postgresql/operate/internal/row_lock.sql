@@ -21,8 +21,9 @@ begin
       (select rowlease_internal.describe_holder(r.xmax) || ' has locked the request''s row; claims skip it'
          from rowlease.load l
          join rowlease.lane_part p on p.run_number = l.run_number
-         join rowlease.lane r on r.run_number = p.run_number and r.priority = p.priority
-                             and r.part = p.part and r.request_id = p_request_id
+         join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                             and r.priority = p.priority and r.part = p.part
+                             and r.request_id = p_request_id
         where l.in_lane and p_request_id between p.first_id and p.last_id
           and not exists (select from rowlease.queue q where q.request_id = p_request_id)
           and not exists (select from rowlease.queue_history h where h.request_id = p_request_id)),

@@ -19,13 +19,14 @@ set @p_dropped = 0;
 while 1 = 1
 begin
   set @id = (select min(l.LoadId) from rowlease.[Load] as l
-              where l.Status = 'Staging' and l.ReportedTime < @old and l.LoadId > @id);
+              where l.Status in ('Staging', 'Ended') and l.ReportedTime < @old and l.LoadId > @id);
   if @id is null
     break;
   set @lock = rowlease_internal.lock_name(N'load', N'', @id);
   exec rowlease_internal.try_lock @lock, @granted output;
   if @granted = 1
-    delete from rowlease.[Load] where LoadId = @id and Status = 'Staging' and ReportedTime < @old;
+    delete from rowlease.[Load]
+     where LoadId = @id and Status in ('Staging', 'Ended') and ReportedTime < @old;
 end;
 while 1 = 1
 begin

@@ -22,7 +22,7 @@ if not exists (select 1 from rowlease.[Load] as l with (forceseek (load_run (Run
                 where l.RunNumber = @p_run_number and l.RunNumber > 0 and l.Status = 'Staging')
 begin
   set @says = concat(N'run ', @p_run_number, N' of a load is over: the load is promoted, or a later run ',
-                     N'has taken it over; rows that this run writes now do not count');
+                     N'has taken it over, or its job failed or was cancelled; rows that this run writes now do not count');
   throw 51014, @says, 1;
 end;
 if applock_mode(N'rowlease_lock', @lock, 'Transaction') <> 'NoLock'
