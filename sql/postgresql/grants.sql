@@ -54,7 +54,7 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begi
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon, rowlease.snooze,
                           rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain,
                           rowlease.finish_batches, rowlease.worker_heartbeat,
-                          rowlease.remove_worker, rowlease.depth, rowlease.listen,
+                          rowlease.remove_worker, rowlease.advance_ids, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
                           rowlease.fire_schedule, rowlease.report_progress,
                           rowlease.list_queues, rowlease.show_queue, rowlease.list_workers
@@ -72,7 +72,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_staged, rowlease.pause, rowlease.resume,
                           rowlease.configure_queue, rowlease.delete_queue,
-                          rowlease.maintain, rowlease.recount, rowlease.operate,
+                          rowlease.maintain, rowlease.advance_ids, rowlease.recount, rowlease.operate,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,
                           rowlease.resume_schedule, rowlease.remove_schedule
    to rowlease_operator;

@@ -15,6 +15,7 @@ from rowlease.events import (
     Events,
     Failed,
     HousekeepingRefused,
+    IdsAdvanced,
     KindUnknown,
     LeaseLost,
     NotificationsLost,
@@ -59,6 +60,7 @@ LEVELS: dict[type[Event], int] = {
     ScheduleNotFired: logging.WARNING,
     NotificationsLost: logging.WARNING,
     HousekeepingRefused: logging.WARNING,
+    IdsAdvanced: logging.WARNING,
     StoreRecovered: logging.INFO,
 }
 

@@ -307,6 +307,15 @@ class HousekeepingRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class IdsAdvanced(Event):
+    """The database would have handed out ids again. The worker has advanced the sequence."""
+
+    sequence_name: str
+    was: int
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class NotificationsLost(Event):
     """The listening connection was lost. An idle worker polls until it is connected again."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from rowlease.client.client import Client
 from rowlease.errors import InvalidRequest
-from rowlease.events import Event, Events, Finished, QueueLeftOut, WorkerStarted
+from rowlease.events import Event, Events, Finished, IdsAdvanced, QueueLeftOut, WorkerStarted
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks.task import Task
@@ -134,3 +134,13 @@ def test_the_command_claims_from_the_queues_of_its_tasks(dsn: str, store: Store)
     ran = work()
     assert ran.stdout.startswith("1 finished in "), ran.stderr
     assert "queue left out" not in ran.stderr
+
+
+def test_a_worker_that_starts_advances_a_sequence_that_is_behind(store: Store, sql: Sql) -> None:
+    store.enqueue_many("default", [NewRequest(kind="ping", payload="{}")] * 3)
+    sql("select setval('rowlease.queue_request_id_seq', 1, false)")
+    seen: list[Event] = []
+    events = Events()
+    events.subscribe(seen.append, IdsAdvanced)
+    Worker(store, [ping], executor="thread", burst=True, queues=["default"], events=events).run()
+    assert seen == [IdsAdvanced("rowlease.queue_request_id_seq", 1, 1_000_003)]

@@ -146,6 +146,10 @@ class Session(Store):
         """Wait until every transaction that is open now, anywhere on the server, is over."""
 
     @abstractmethod
+    def restart_ids(self) -> None:
+        """Have the sequence of ids begin at 1 again, as after a replication."""
+
+    @abstractmethod
     def keep_floors(self) -> None:
         """Have every claim find a scan floor needed, for good: the test needs a new database."""
 
@@ -420,6 +424,9 @@ class PostgresSession(PostgresStore, Session):
             f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
         ):
             pass
+
+    def restart_ids(self) -> None:
+        self.execute("select setval('rowlease.queue_request_id_seq', 1, false)")
 
     def keep_floors(self) -> None:
         self.execute(

@@ -403,6 +403,9 @@ class MssqlSession(SqlServerStore, Session):
     def others_have_ended(self) -> None:
         """Nothing here looks at the past: there are no floors."""
 
+    def restart_ids(self) -> None:
+        self.execute("alter sequence rowlease.RequestIds restart with 1")
+
     def keep_floors(self) -> None:
         """See `others_have_ended`."""
 

@@ -163,6 +163,11 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
     "list_operations": listed_operations,
     "list_batches": lambda s: (loaded(s), s.list_batches())[1][0].batch_id,
+    "advance_ids": lambda s: (
+        leased(s),
+        s.restart_ids(),  # type: ignore[attr-defined]
+        [one.was for one in s.advance_ids()],
+    )[2],
     "metrics": lambda s: (leased(s), sorted(m.metric for m in s.metrics()))[1],
     "metrics_server": lambda s: sorted(m.metric for m in s.metrics_server()),
     "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,

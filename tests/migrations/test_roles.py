@@ -24,7 +24,7 @@ WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "snooze", "decline", "disown", "exchange",
     "renew", "maintain", "finish_batches", "worker_heartbeat", "remove_worker", "depth",
     "listen", "announce_idle", "put_schedule", "claim_schedules", "fire_schedule",
-    "report_progress", "list_queues", "show_queue", "list_workers",
+    "report_progress", "list_queues", "show_queue", "list_workers", "advance_ids",
 }  # fmt: skip
 READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
@@ -36,7 +36,7 @@ READER = EVERYONE | {
 OPERATOR = READER | {
     "operate", "recount", "pause", "resume", "configure_queue",
     "delete_queue",
-    "maintain",
+    "maintain", "advance_ids",
     "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
     "remove_schedule",
 }  # fmt: skip

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from rowlease.model.findings import Explanation, Finding, Maintained, Metric, WorkerState
+from rowlease.model.findings import (
+    Advanced,
+    Explanation,
+    Finding,
+    Maintained,
+    Metric,
+    WorkerState,
+)
 from rowlease.model.leases import Claim, Exchanged, Failure, Held, Lease, LeasedRequest, Renewal
 from rowlease.model.loads import BatchState, Begun, LoadState, Promoted
 from rowlease.model.operations import OperationState, Step, Touched
@@ -37,6 +44,7 @@ __all__ = [
     "MAX_PAYLOAD_BYTES",
     "MAX_PRIORITY",
     "TEXT",
+    "Advanced",
     "Attempt",
     "BatchState",
     "Begun",

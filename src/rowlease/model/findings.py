@@ -46,6 +46,25 @@ class Maintained(NamedTuple):
     num_rows: int
 
 
+class Advanced(NamedTuple):
+    """A sequence that would have handed out ids again, and was advanced.
+
+    Attributes:
+        was: the id that it would have handed out.
+        next_id: the id that it hands out next.
+    """
+
+    sequence_name: str
+    was: int
+    next_id: int
+
+    def __str__(self) -> str:
+        return (
+            f"the sequence {self.sequence_name} would have handed out ids again, as after a "
+            f"replication or a restore; it was advanced from {self.was} to {self.next_id}"
+        )
+
+
 class WorkerState(NamedTuple):
     """A worker at its last heartbeat, in the column order of the routine `list_workers`.
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 from rowlease.errors import SchemaMismatch
 from rowlease.model import (
+    Advanced,
     BatchState,
     Corrected,
     DeadLetterGroup,
@@ -41,6 +42,7 @@ OUTCOME = ("request_id", "outcome")
 
 V = TypeVar(
     "V",
+    Advanced,
     BatchState,
     Corrected,
     DeadLetterGroup,

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.model import (
+    Advanced,
     Claim,
     Exchanged,
     Failure,
@@ -280,6 +281,15 @@ class Consuming(Calls):
     def maintain(self, limit: int = 1000) -> list[Maintained]:
         """Do one round of housekeeping. If another caller is doing one, do nothing; return []."""
         return self._values(Maintained, "maintain", p_limit=limit)
+
+    def advance_ids(self) -> list[Advanced]:
+        """Advance the sequences that would hand out ids again, as after a replication.
+
+        Raises:
+            StoreConflict: a sequence is behind, and the user may not advance it (SQL Server), or a
+                transaction that has taken an id has been open for two seconds (PostgreSQL).
+        """
+        return self._values(Advanced, "advance_ids")
 
     def finish_batches(self, batch_id: str | None = None) -> int:
         """Finish this batch, or every batch, if it has ended: `maintain` may no longer be called.

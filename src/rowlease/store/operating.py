@@ -93,7 +93,7 @@ class Operating(Calls):
         return int(count)
 
     def recount(self, queue: str | None = None) -> list[Corrected]:
-        """Correct the counts of a queue (None: all) whose rows were changed by hand.
+        """Correct the counts of a queue (None: all, and batches) whose rows were changed by hand.
 
         A request that waits for an earlier request of its group is unblocked if the earlier request
         no longer exists. This call reads the whole queue and blocks no other call.

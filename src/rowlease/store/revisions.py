@@ -42,7 +42,8 @@ class Migrated(NamedTuple):
         routines: the number of files in sql/ for this engine.
         changed: whether this call changed anything.
         newer: whether the database was left unchanged because a newer release has migrated it.
-        advice: a setting of the database that should be changed; None if there is none.
+        advice: a setting of the database that should be changed, and sequences that were advanced
+            because they were behind; None if there is none.
     """
 
     from_revision: str | None

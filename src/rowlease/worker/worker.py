@@ -29,7 +29,7 @@ from typing import Self, Unpack
 from rowlease.clock import now
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.event_log import logged_events
-from rowlease.events import Events, WorkerStarted, WorkerStopped, WorkerStopping
+from rowlease.events import Events, IdsAdvanced, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.forks import watch_forks
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
@@ -169,6 +169,8 @@ class Worker:
 
     def _run(self, store: Store) -> Summary:
         store.check_schema()
+        for advanced in store.advance_ids():
+            self._events.emit(IdsAdvanced(*advanced))
         are_named = self._settings.queues is not None
         check_queues(store, self._tasks, self._queues, self._events, are_named=are_named)
         with (

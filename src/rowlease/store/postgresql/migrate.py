@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
+from rowlease.model import Advanced
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.comments import read_comments
 from rowlease.store.deadlines import MIGRATE
@@ -45,7 +46,8 @@ def migrate(dsn: str) -> Migrated:
     with _transaction(dsn) as connection:
         connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         connection.execute(sa.text(f"set local lock_timeout = {to_milliseconds(LOCK_TIMEOUT)}"))
-        return bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
+        done = bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
+        return done if done.newer else done._replace(advice=_advance_ids(connection))
 
 
 def migration_sql(dsn: str) -> str:
@@ -110,6 +112,13 @@ def _read(connection: sa.Connection) -> Installed | None:
         )
     ).one_or_none()
     return None if row is None else Installed(Schema(*row[:2]), *row[2:])
+
+
+def _advance_ids(connection: sa.Connection) -> str | None:
+    rows = connection.execute(
+        sa.text("select sequence_name, was, next_id from rowlease.advance_ids()")
+    )
+    return "; ".join(str(Advanced(*row)) for row in rows) or None
 
 
 def _put_routines(connection: sa.Connection) -> None:

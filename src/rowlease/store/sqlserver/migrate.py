@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rowlease.errors import AccessDenied, ConfigError, StoreConflict
+from rowlease.model import Advanced
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.comments import MADE
 from rowlease.store.deadlines import MIGRATE
@@ -66,7 +67,11 @@ def migrate(dsn: str) -> Migrated:
         _take_turns(connection)
         advice = check_server(connection, redact(dsn))
         done = bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
-        return done._replace(advice=advice)
+        if done.newer:
+            return done._replace(advice=advice)
+        advanced = connection.exec_driver_sql("exec rowlease.advance_ids")
+        texts = [advice, *(str(Advanced(*row)) for row in advanced)]
+        return done._replace(advice="; ".join(filter(None, texts)) or None)
 
 
 def check_server(connection: sa.Connection, where: str) -> str | None:
