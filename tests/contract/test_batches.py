@@ -568,3 +568,30 @@ def check_counts(store: Session, ids: list[int]) -> None:
     live = found["Scheduled"] + found["Pending"] + found["Processing"]
     gone = found["Cancelled"] + found["purged"]
     assert counts(store) == (len(ids), live, found["Complete"], found["Failed"], gone)
+
+
+def test_a_filter_does_not_reschedule_what_waits_for_a_batch(store: Session, clock: Clock) -> None:
+    (member,) = put(store, batch_id="b")
+    waits = callback(store)
+    expected = [(member, Outcome.OK), (waits, Outcome.WAITS)]
+    dry = store.operate("reschedule", dry_run=True, queue="default")
+    assert sorted((one.request_id, one.outcome) for one in dry.touched) == expected
+    done = store.operate("reschedule", arguments={"delay_ms": 60_000}, queue="default")
+    assert sorted((one.request_id, one.outcome) for one in done.touched) == expected
+    ((num,),) = store.rows("operation", "num_requests")
+    assert num == 1
+    assert store.row(member)["due_time"] == clock.now + timedelta(minutes=1)
+    assert store.row(waits)["due_time"].year == 9999
+    (by_id,) = store.operate("reschedule", arguments={"delay_ms": 60_000}, ids=[waits]).touched
+    assert (by_id.outcome, store.row(waits)["status"]) == (Outcome.OK, "Scheduled")
+    again = store.operate("reschedule", queue="default").touched  # it waits no more
+    assert [one.outcome for one in again] == [Outcome.OK, Outcome.OK]
+
+
+@pytest.mark.parametrize("verb", ["cancel", "purge", "reprioritise"])
+def test_other_verbs_take_by_a_filter_what_waits_for_a_batch(verb: str, store: Session) -> None:
+    put(store, batch_id="b")
+    waits = callback(store)
+    arguments = {"priority": 3} if verb == "reprioritise" else {}
+    done = store.operate(verb, arguments=arguments, queue="default", status=["Scheduled"])
+    assert [(one.request_id, one.outcome) for one in done.touched] == [(waits, Outcome.OK)]

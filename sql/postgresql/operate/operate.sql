@@ -6,8 +6,8 @@
 --           p_operation_id bigint (do the next step of this operation), p_limit integer (how many
 --           requests in this step)
 -- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
---           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then one
---           row with only operation_id (null in a dry run) and after (where the next step starts;
+--           a row for each request: 'ok', 'cancel_requested', 'duplicate', 'waits' or 'not_found';
+--           then one row with only operation_id (null in a dry run) and after (where the next step starts;
 --           null: nothing is left)
 -- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
 --           that cannot be continued
@@ -35,6 +35,7 @@ declare
   v_filter jsonb;
   v_found  record;
   v_ids    bigint[];
+  v_left   bigint[];
   v_count  bigint := 0;
 begin
   if p_operation_id is not null then
@@ -55,7 +56,9 @@ begin
   end if;
   v_filter := v_op.filter;
   select * into v_found from rowlease_internal.find_ids(v_filter, v_op.started_time, v_op.after, p_limit, 10000);
-  v_ids := v_found.request_ids;
+  v_left := rowlease_internal.left_to_batches(p_verb, v_filter, v_found.request_ids);
+  v_ids := array(select u.id from unnest(v_found.request_ids) with ordinality as u(id, place)
+                  where u.id <> all(v_left) order by u.place);
   if p_dry_run then
     return query select w.request_id, w.outcome, null::bigint, null::bigint, null::bigint
                    from rowlease_internal.would_be(p_verb, v_ids) w;
@@ -85,6 +88,7 @@ begin
            finished_time = case when v_found.after is null then v_now end
      where o.operation_id = v_op.operation_id;
   end if;
+  return query select u.id, 'waits', null::bigint, null::bigint, null::bigint from unnest(v_left) as u(id);
   request_id := null; outcome := null; new_request_id := null;
   operation_id := v_op.operation_id; after := v_found.after;
   return next;

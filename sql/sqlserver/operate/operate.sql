@@ -6,8 +6,8 @@
 --           (dry run: start below this id), p_operation_id bigint (do the next step of this
 --           operation), p_limit int (how many requests in this step)
 -- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
---           a row for each request: 'ok', 'cancel_requested', 'duplicate' or 'not_found'; then one
---           row with only operation_id (null in a dry run) and after (where the next step starts;
+--           a row for each request: 'ok', 'cancel_requested', 'duplicate', 'waits' or 'not_found';
+--           then one row with only operation_id (null in a dry run) and after (where the next step starts;
 --           null: nothing is left)
 -- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
 --           that cannot be continued; 51012 as take_lock
@@ -55,6 +55,10 @@ begin
 end;
 exec rowlease_internal.find_ids @filter, @started, @p_after, @p_limit, 10000, @found output, @next output;
 set @ids = cast(@found as nvarchar(max));
+insert into @touched (RequestId, Outcome)
+select l.request_id, 'waits' from rowlease_internal.left_to_batches(@p_verb, @filter, @ids) as l;
+set @ids = (select N'[' + string_agg(i.value, N',') + N']' from openjson(@ids) as i
+             where cast(i.value as bigint) not in (select t.RequestId from @touched as t));
 if @p_dry_run = 1
   insert into @touched (RequestId, Outcome)
   select w.request_id, w.outcome from rowlease_internal.would_be(@p_verb, @ids) as w

@@ -78,7 +78,8 @@ def reprioritise_requests(priority: int | None, **given: Any) -> None:
 
 @change_command(f"""Change the due time of waiting requests.
 
-    Without --delay or --at, they are due now. {EXAMPLE}""")
+    Without --delay or --at, they are due now. {EXAMPLE} Requests that wait for a batch are changed
+    only by their ids.""")
 @click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
 @click.option("--at", "due_time", callback=time_of, help=f"Due at this time: {TIME}.")
 def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **given: Any) -> None:
@@ -179,6 +180,7 @@ def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
     for outcome, meaning in (
         ("cancel_requested", "running: asked to stop"),
         ("duplicate", "not changed: a live request has the same dedup key"),
+        ("waits", "not changed: waiting for a batch; give their ids to change their due times"),
         ("not_found", "not changed: the payload was not kept, or the queue was deleted"),
     ):
         if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):

@@ -116,6 +116,8 @@ class Requests:
     ) -> Operation:
         """Change the due time of waiting requests. Without an argument, they are due now.
 
+        Requests that wait for a batch are changed only if the filter names their ids.
+
         Args:
             delay: the time from now.
             due_time: the time, with a time zone.

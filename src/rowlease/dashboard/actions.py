@@ -114,6 +114,7 @@ DONE = {
 }
 WHY_NOT = {
     Outcome.DUPLICATE: "a live request has the same dedup key",
+    Outcome.WAITS: "they wait for a batch; select them one by one to end that",
     Outcome.NOT_FOUND: "the payload was not kept, or the queue was deleted",
 }
 

@@ -20,5 +20,7 @@ class Outcome(StrEnum):
     FULL = "full"
     #: The request is running, and its task is asked to stop.
     CANCEL_REQUESTED = "cancel_requested"
+    #: The request waits for a batch. `reschedule` takes such a request only by its id.
+    WAITS = "waits"
     #: Another transaction is finishing the request at this moment.
     BUSY = "busy"
