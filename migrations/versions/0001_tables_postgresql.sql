@@ -509,6 +509,7 @@ create table rowlease.rate_start (
   constraint rate_start_pkey primary key (queue_name, rate_key, started_time, total)
 );
 create index rate_start_expiring on rowlease.rate_start (expires_time);
+create index rate_start_started on rowlease.rate_start (started_time);
 
 -- The batches: requests that were enqueued under one id. A promoted load is one, too. Its requests
 -- have its id as load_id.

@@ -518,6 +518,8 @@ create table rowlease.RateStart (
 go
 create index rate_start_expiring on rowlease.RateStart (ExpiresTime) with (allow_page_locks = off);
 go
+create index rate_start_started on rowlease.RateStart (StartedTime) with (allow_page_locks = off);
+go
 alter table rowlease.RateStart set (lock_escalation = disable);
 go
 create table rowlease.SchemaInfo (

@@ -30,6 +30,10 @@ begin
   num_rows := rowlease_internal.finish_idle_batches(null, v_now, p_limit);
   if num_rows > 0 then return next; end if;
 
+  what := 'times set back';
+  num_rows := rowlease_internal.set_back_times(v_now);
+  if num_rows > 0 then return next; end if;
+
   for v_queue in select s.queue_name from rowlease.queue_settings s order by 1 loop
     what := 'leases broken';
     num_rows := rowlease_internal.break_expired(v_queue, v_now, '-infinity', p_limit);

@@ -20,7 +20,7 @@ declare @now datetime2(6) = rowlease.now(), @step int = 0, @queue nvarchar(100) 
 declare @granted bit = 1, @rows bigint, @what nvarchar(30);
 declare @done table (Place int identity primary key, What nvarchar(30) not null,
                      NumRows bigint not null);
-while @step <= 14 and @granted = 1
+while @step <= 15 and @granted = 1
 begin
   -- Steps 0 and 1 are for each queue, the others for all.
   if @step = 0

@@ -1,5 +1,5 @@
 -- maintain_step: do one step of the housekeeping.
--- params:   p_step int (0 to 14), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
+-- params:   p_step int (0 to 15), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
 --           p_limit int, p_what nvarchar(30) output, p_rows bigint output
 -- returns:  p_what -- what the step does; p_rows -- how many rows it changed
 -- errors:   51012 as recount_queues
@@ -21,7 +21,8 @@ set @p_what = case @p_step
   when 6 then N'staged rows dropped' when 7 then N'waiters expired' when 8 then N'history dropped'
   when 9 then N'counts corrected' when 10 then N'counts folded'
   when 11 then N'starts forgotten' when 12 then N'operations dropped'
-  when 13 then N'batches finished' when 14 then N'batches dropped' end;
+  when 13 then N'batches finished' when 14 then N'batches dropped'
+  when 15 then N'times set back' end;
 if @p_step = 2
   delete top (@p_limit) r
     from rowlease.EnqueueReceipt as r
@@ -48,7 +49,7 @@ else if @p_step = 8
 else if @p_step = 11
   delete top (@many) r
     from rowlease.RateStart as r with (index (rate_start_expiring), forceseek, rowlock, readpast)
-   where r.ExpiresTime <= @p_now
+   where r.ExpiresTime <= dateadd(second, -10, @p_now)
   option (maxdop 1);
 else if @p_step = 14
   delete top (@p_limit) b
@@ -74,6 +75,8 @@ begin
   exec rowlease_internal.sweep_lane @many, @swept output;
   set @p_rows = @p_rows + @swept;
 end;
+if @p_step = 15
+  exec rowlease_internal.set_back_times @p_now, @p_rows output;
 if @p_step = 9
   exec rowlease_internal.recount_queues @p_limit, @p_rows output;
 if @p_step = 13
