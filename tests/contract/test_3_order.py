@@ -246,6 +246,25 @@ def below_a_floor(store: Session, clock: Clock) -> str:
     return claim.floor
 
 
+@FLOORS
+@pytest.mark.new_database
+def test_requests_that_are_due_at_one_moment_are_not_passed_over(
+    store: Session, clock: Clock
+) -> None:
+    """A claim moves some of them, in the order of the index and not of their ids."""
+    store.keep_floors()
+    requests = store.put(80, delay=timedelta(hours=1))
+    for some in (requests[40:], requests[:40]):
+        store.operate("reschedule", arguments={"delay_ms": 10_000}, ids=some)
+    clock.advance(seconds=20)
+    floor, claimed = "{}", list[int]()
+    for _ in range(len(requests) // 4 + 5):
+        claim = store.dequeue("one", ["default"], 5, floor=floor)
+        floor = claim.floor or floor
+        claimed += ids(claim.requests)
+    assert sorted(claimed) == requests
+
+
 def test_an_abandoned_request_keeps_its_place(store: Session, clock: Clock) -> None:
     store.put(2)
     clock.advance(seconds=5)

@@ -43,12 +43,12 @@ begin
   select jsonb_build_object(
            'moved', v_moved,
            'times', array_agg(least(h.due_time, v_moved) order by h.priority),
-           'ids', array_agg(case when h.due_time <= v_moved then h.request_id else 0 end
+           'ids', array_agg(case when h.due_time < v_moved then h.request_id else 0 end
                             order by h.priority),
            'kept', case when p_proven is not null then jsonb_build_object(
              'moved', v_proven,
              'times', array_agg(least(h.due_time, v_proven) order by h.priority),
-             'ids', array_agg(case when h.due_time <= v_proven then h.request_id else 0 end
+             'ids', array_agg(case when h.due_time < v_proven then h.request_id else 0 end
                               order by h.priority)) end)
     into v_floors
     from (select f.priority, w.due_time, w.request_id

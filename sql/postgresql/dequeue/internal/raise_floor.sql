@@ -10,8 +10,8 @@
 --           met, in order (null: none). p_order, p_quotas, p_until and p_limit are the arguments of
 --           the claim. If a priority gave fewer requests than its quota, and neither p_until nor
 --           p_limit ended its scan, the claim has read it to the end, so its floor rises to p_moved.
---           No floor rises above p_moved, because requests that are due after it may still be
---           committed. A floor is not lowered for a request that has become Pending again: such
+--           No floor rises above p_moved, because requests that are due then or later may still
+--           be committed or made due. A floor is not lowered for a request that has become Pending again: such
 --           requests have an index of their own. Each claim calls this, so it is arithmetic without
 --           a query.
 create or replace function rowlease_internal.raise_floor(
@@ -39,7 +39,7 @@ begin
       p_times[v_at] := p_due_times[v_last];
       p_ids[v_at] := p_request_ids[v_last];
     end if;
-    if p_times[v_at] > p_moved then
+    if p_times[v_at] >= p_moved then
       p_times[v_at] := p_moved;
       p_ids[v_at] := 0;
     end if;
