@@ -73,9 +73,9 @@ def test_a_batch_is_finished_without_maintain(batch_id: str | None, store: Sessi
 
 
 def test_one_batch_is_finished_alone(store: Session) -> None:
-    for batch_id in ("a", "b"):
-        put(store, 1, batch_id=batch_id)
-    store.complete(store.claim(limit=2))
+    put(store, 0, batch_id="a")
+    put(store, 1, batch_id="b")
+    store.complete(store.claim())
     assert store.finish_batches("b") == 1
     assert [state(store, one).finished_time is None for one in ("a", "b")] == [True, False]
     assert store.finish_batches("unknown") == 0
@@ -248,3 +248,103 @@ def test_every_batch_ends_with_true_numbers_whatever_the_order_of_finish_fold_an
 def members_left(store: Session) -> bool:
     rows = store.rows("queue", "load_id", "status")
     return any(load_id and status != "Failed" for load_id, status in rows)
+
+
+# -- rows and counts that were changed by hand -----------------------------------------------------
+
+
+def findings(store: Session) -> list[tuple[str, str]]:
+    return [(one.subject, one.message) for one in store.diagnose() if one.finding == "batch"]
+
+
+def corrected(store: Session) -> list[tuple[Any, ...]]:
+    return [(one.batch_id, *one[2:5]) for one in store.recount() if one.batch_id is not None]
+
+
+def test_recount_corrects_a_batch_whose_counts_were_deleted(store: Session) -> None:
+    put(store, 10, batch_id="b")
+    waits = callback(store)
+    store.maintain()
+    store.complete(store.claim(limit=8))
+    store.fail(store.claim(), [DEAD])
+    store.remove("queue_depth", queue_name="default")
+    store.maintain()
+    assert counts(store) == (10, 10, 0, 0, 0)
+    assert findings(store) == [
+        ("b", 'the batch "b" counts 10 unfinished requests and has 1, so it does not end rightly')
+    ]
+    assert corrected(store) == [
+        ("b", "batch_live", 10, 1), ("b", "batch_complete", 0, 8), ("b", "batch_failed", 0, 1),
+    ]  # fmt: skip
+    assert (corrected(store), findings(store)) == ([], [])
+    store.complete(store.claim())
+    store.maintain()
+    (run,) = store.claim()
+    assert (run.request_id, told(run)) == (waits, ("9", "1", "0"))
+
+
+def test_recount_knows_requests_that_were_never_counted(store: Session) -> None:
+    put(store, 4, batch_id="b")
+    store.complete(store.claim())
+    store.remove("queue_depth", queue_name="default")
+    assert corrected(store) == [
+        ("b", "batch_requests", 0, 4), ("b", "batch_live", 0, 3), ("b", "batch_complete", 0, 1),
+    ]  # fmt: skip
+    store.complete(store.claim(limit=3))
+    store.maintain()
+    assert counts(store) == (4, 0, 4, 0, 0)
+
+
+def test_recount_ends_a_batch_whose_rows_were_deleted(store: Session) -> None:
+    ids = put(store, 3, batch_id="b")
+    store.complete(store.claim())
+    for one in ids[1:]:
+        store.remove("queue", request_id=one)
+    assert [subject for subject, _ in findings(store)] == ["b"]
+    assert corrected(store) == [("b", "batch_live", 2, 0)]
+    store.maintain()
+    assert (counts(store), state(store).finished_time) == ((3, 0, 1, 0, 2), store.now())
+
+
+def test_recount_counts_the_lane_and_leaves_right_counts_alone(store: Session) -> None:
+    store.lay("l", store.begun("l"), [{"kind": "member"}] * 5)
+    store.promote("l", store.begun("l"), 5)
+    store.claim(limit=2)
+    put(store, 2, batch_id="b")
+    assert (corrected(store), findings(store)) == ([], [])
+    store.maintain()
+    assert (corrected(store), findings(store)) == ([], [])
+    assert counts(store, "l") == (5, 5, 0, 0, 0)
+
+
+def test_recount_of_a_queue_leaves_batches_alone(store: Session) -> None:
+    (one,) = put(store, 1, batch_id="b")
+    store.remove("queue", request_id=one)
+    assert all(each.batch_id is None for each in store.recount("default"))
+    assert counts(store) == (1, 1, 0, 0, 0)
+
+
+def test_doctor_names_batches_that_wait_for_each_other(store: Session) -> None:
+    put(store, 1, batch_id="x")
+    put(store, 1, batch_id="y", after="x")
+    ((waits,),) = [put(store, 1, batch_id="x", after="y")]
+    put(store, 1, batch_id="behind", after="y")
+    put(store, 1, batch_id="before")
+    put(store, 1, batch_id="x", after="before")
+    assert findings(store) == [
+        ("x", 'the batch "x" waits for the batch "y", which waits for it, so neither ends'),
+        ("y", 'the batch "y" waits for the batch "x", which waits for it, so neither ends'),
+    ]
+    actions = [one.action for one in store.diagnose() if one.finding == "batch"]
+    assert actions[0].endswith(f"rowlease requests reschedule id:{waits}")
+    store.operate("reschedule", ids=[waits])
+    assert findings(store) == []
+
+
+def test_doctor_names_a_batch_whose_queue_is_gone(store: Session) -> None:
+    store.configure_queue("tmp")
+    put(store, 2, "tmp", batch_id="b")
+    store.remove("queue_settings", queue_name="tmp")
+    assert findings(store) == [
+        ("b", 'requests of the batch "b" are in the queue "tmp", which does not exist (2)')
+    ]

@@ -2,7 +2,7 @@
 -- params:   none
 -- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
 --           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' |
---           'schedule', subject text (the queue, schedule or table), message text, action text; no
+--           'schedule' | 'batch' | 'ids' (PostgreSQL), subject text (the queue, schedule or table), message text, action text; no
 --           row: there is no problem
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
@@ -28,5 +28,7 @@ begin
     return query select * from rowlease_internal.diagnose_workers(v_now);
     return query select * from rowlease_internal.diagnose_stuck(v_now);
     return query select * from rowlease_internal.diagnose_counts(10000);
+    return query select * from rowlease_internal.diagnose_batches(10000);
+    return query select * from rowlease_internal.diagnose_ids();
   end if;
 end $$;

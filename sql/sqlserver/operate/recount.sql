@@ -1,8 +1,10 @@
--- recount: compare the counts of queues with their rows, and correct them.
--- params:   p_queue_name nvarchar(400) (null: every queue)
+-- recount: compare the counts of queues and batches with their rows, and correct them.
+-- params:   p_queue_name nvarchar(400) (null: every queue, and every batch)
 -- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' |
 --           'pending' | 'processing' | 'failed', or 'group_blocked': requests that waited for a
---           request of their group that no longer exists; was bigint, actual bigint
+--           request of their group that no longer exists; was bigint, actual bigint, batch_id text --
+--           of a batch, whose counters are 'batch_requests' | 'batch_live' | 'batch_complete' |
+--           'batch_failed', without queue_name and priority
 -- errors:   RL002 unknown queue; 51012 maintain or another recount has been running for 2 s
 -- locks:    the lock of maintain, after at most 2 s; as correct_counts; rows of queue that are unblocked,
 --           exclusive, skipping locked ones
@@ -13,7 +15,7 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @granted bit, @counts xml, @groups xml;
+declare @granted bit, @counts xml, @groups xml, @batches xml;
 if @p_queue_name is not null
   exec rowlease_internal.check_queue @p_queue_name;
 begin transaction;
@@ -22,11 +24,14 @@ if @granted = 0
   throw 51012,
     N'maintain or another recount has been running for 2 s; nothing was done, call again', 1;
 exec rowlease_internal.correct_counts @p_queue_name, @counts output;
+if @p_queue_name is null
+  exec rowlease_internal.correct_batches @batches output;
 exec rowlease_internal.free_groups @p_queue_name, @groups output;
 commit transaction;
-select c.queue_name, c.priority, c.counter, c.was, c.actual
-  from (values (1, cast(@counts as nvarchar(max))), (2, cast(@groups as nvarchar(max)))) as p (place, part)
+select c.queue_name, c.priority, c.counter, c.was, c.actual, c.batch_id
+  from (values (1, cast(@counts as nvarchar(max))), (2, cast(@batches as nvarchar(max))),
+               (3, cast(@groups as nvarchar(max)))) as p (place, part)
  cross apply openjson(p.part) as o
  cross apply openjson(o.value) with (queue_name nvarchar(100), priority int, counter varchar(20),
-                                     was bigint, actual bigint) as c
+                                     was bigint, actual bigint, batch_id nvarchar(100)) as c
  order by p.place, cast(o.[key] as int);

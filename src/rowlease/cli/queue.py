@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rowlease.declared_queues import QueueSettings
 
 COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
-CORRECTED = ("queue_name", "priority", "counter", "was", "actual")
+CORRECTED = ("queue_name", "priority", "batch_id", "counter", "was", "actual")
 
 
 def settings_of(

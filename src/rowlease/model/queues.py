@@ -21,17 +21,22 @@ class Corrected(NamedTuple):
     """A count that was wrong, because rows were changed by hand, and has been corrected.
 
     Attributes:
+        queue_name: the queue; None for a batch.
+        priority: the priority; None for a batch.
         counter: `scheduled`, `pending`, `processing`, `failed` or `group_blocked`. The last counts
-            requests that waited for a request of their group that no longer exists.
+            requests that waited for a request of their group that no longer exists. Of a batch,
+            `batch_requests`, `batch_live`, `batch_complete` or `batch_failed`.
         was: the count before the correction.
         actual: the correct count.
+        batch_id: the batch; None for a queue.
     """
 
-    queue_name: str
-    priority: int
+    queue_name: str | None
+    priority: int | None
     counter: str
     was: int
     actual: int
+    batch_id: str | None = None
 
 
 class QueueState(NamedTuple):
