@@ -6,6 +6,7 @@ import socket
 import threading
 from datetime import timedelta
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.events import Event, Events, HousekeepingRefused
+from rowlease.tasks.task import Task
+from rowlease.worker import Worker
 from rowlease.worker import call_retry_policy as patience
 from rowlease.worker import housekeeping as module
 from rowlease.worker.housekeeping import SHORTEST_PAUSE, Housekeeping
@@ -234,3 +237,12 @@ def test_housekeeping_says_whether_a_claim_may_have_missed_what_maintain_was_cha
     assert seen == [False]
     assert not housekeeping.has_rested_since(1001.0)
     assert housekeeping.has_rested_since(1002.5)
+
+
+def test_a_burst_does_not_end_after_a_claim_beside_a_maintain() -> None:
+    worker = Worker("postgresql://nowhere/x", [Task(print)], burst=True)
+    store, housekeeping = SimpleNamespace(finish_batches=lambda: 0), SimpleNamespace()
+    these: Any = (store, housekeeping, 7.0)
+    for has_rested in (False, True):
+        housekeeping.has_rested_since = lambda at, says=has_rested: says and at == 7.0
+        assert worker._stop_if_drained(*these) is has_rested
