@@ -539,6 +539,15 @@ create table rowlease.batch_wait (
 );
 create index batch_wait_batch on rowlease.batch_wait (batch_id);
 
+-- The steps of `maintain` that fail: a row each, until the step succeeds.
+create table rowlease.maintain_failure (
+  what         varchar(30)  not null,  -- what the step does
+  queue_name   varchar(100) not null,  -- of a step that works queue by queue; else empty
+  error        text         not null,  -- the text of its last error
+  failed_since timestamptz  not null,  -- when it first failed
+  constraint maintain_failure_pkey primary key (what, queue_name)
+);
+
 -- The release of the schema: one row, which `rowlease migrate` writes.
 create table rowlease.schema_info (
   oldest_client varchar(32) not null,  -- the revision of the oldest release that works with this one

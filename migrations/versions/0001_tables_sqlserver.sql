@@ -522,6 +522,17 @@ create index rate_start_started on rowlease.RateStart (StartedTime) with (allow_
 go
 alter table rowlease.RateStart set (lock_escalation = disable);
 go
+-- The steps of `maintain` that fail: a row each, until the step succeeds.
+create table rowlease.MaintainFailure (
+  What        nvarchar(30)   collate Latin1_General_100_BIN2 not null,
+  QueueName   nvarchar(100)  collate Latin1_General_100_BIN2 not null,
+  Error       nvarchar(4000) not null,
+  FailedSince datetime2(6)   not null,
+  constraint maintain_failure_pkey primary key clustered (What, QueueName) with (allow_page_locks = off)
+);
+go
+alter table rowlease.MaintainFailure set (lock_escalation = disable);
+go
 create table rowlease.SchemaInfo (
   OldestClient nvarchar(32) collate Latin1_General_100_BIN2 not null,
   Release      nvarchar(50) not null,

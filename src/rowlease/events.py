@@ -298,9 +298,10 @@ class ScheduleNotFired(Event):
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingRefused(Event):
-    """The database refused a heartbeat, a call for schedules or `maintain`.
+    """The database refused a heartbeat, a call for schedules, or a step of `maintain`.
 
-    The call is repeated. The event is emitted once for each error text.
+    The call is repeated; the other steps of `maintain` are done. The event is emitted once for
+    each error text.
     """
 
     error: str

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from rowlease.errors import InvalidRequest, QueueFull, StoreConflict
-from rowlease.model import Depth, Failure, LeasedRequest, NewRequest
+from rowlease.model import Depth, Failure, LeasedRequest, Maintained, NewRequest
 from rowlease.store import open_store
 from tests.contract.sessions import Clock, Session
 
@@ -170,7 +170,7 @@ def test_folding_keeps_the_sums_and_leaves_few_rows(store: Session) -> None:
     store.claim(limit=3)
     before = store.depth()
     assert len(store.rows("queue_depth", "priority")) > 40
-    assert ("counts folded", 42) in store.maintain()
+    assert Maintained("counts folded", 42) in store.maintain()
     assert store.depth() == before == store.counted()
     assert len(store.rows("queue_depth", "priority")) == 3
 

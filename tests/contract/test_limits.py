@@ -205,7 +205,7 @@ def test_a_role_that_may_only_connect_can_stop_no_queue(store: Session) -> None:
         assert (exchanged.completed, exchanged.failed) == (["ok"], ["ok"])
         assert len(exchanged.claim.requests) == 1
         assert store.abandon(others) == ["ok"]
-        assert "counts folded" in [what for what, _ in store.maintain()]
+        assert "counts folded" in [step.what for step in store.maintain()]
 
 
 def test_a_gate_that_is_held_stops_its_own_queue_alone(store: Session, another: Another) -> None:
@@ -253,7 +253,7 @@ def test_a_gate_whose_row_was_deleted_is_made_again(store: Session, another: Ano
     one.commit()
     assert second.result() == []
     assert store.maintain() == []
-    assert "counts folded" in [what for what, _ in store.maintain()]
+    assert "counts folded" in [step.what for step in store.maintain()]
     assert store.rows("gate", "queue_name") == [("",), ("default",)]
 
 

@@ -104,7 +104,7 @@ def differences(before: list[Depth], after: list[Depth]) -> dict[tuple[str, int,
 def test_maintain_corrects_small_queues(store: Session, hand: str) -> None:
     some_of_everything(store)
     HANDS[hand](store)
-    assert "counts corrected" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [step.what for step in store.maintain()]
     assert store.depth() == store.counted()
     assert store.recount() == []
 
@@ -115,7 +115,7 @@ def test_maintain_puts_a_large_queue_right_of_which_nothing_is_left(
 ) -> None:
     store.fill(MANY)
     HANDS[hand](store)
-    assert "counts corrected" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [step.what for step in store.maintain()]
     assert store.depth() == store.counted()
 
 
@@ -125,7 +125,7 @@ def test_maintain_sees_that_all_leases_of_a_large_queue_were_deleted(store: Sess
     for leased in store.claim(limit=2):
         store.remove("queue", request_id=leased.request_id)
     assert store.claim() == []
-    assert "counts corrected" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [step.what for step in store.maintain()]
     assert len(store.claim(limit=2)) == 2
 
 
@@ -134,21 +134,21 @@ def test_maintain_notices_requests_of_a_large_queue_that_failed_by_hand(store: S
     ((request,), *_) = store.rows("queue", "request_id")
     failed = {"status": "Failed", "last_error": "x", "completion_time": store.now()}
     store.forge("queue", request, **failed)
-    assert "counts corrected" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [step.what for step in store.maintain()]
     assert store.depth() == store.counted()
 
 
 def test_maintain_sees_a_count_below_nothing_in_a_large_queue(store: Session) -> None:
     store.fill(MANY)
     store.insert("queue_depth", queue_name="default", priority=0, failed=-1)
-    assert "counts corrected" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [step.what for step in store.maintain()]
     assert store.depth() == store.counted()
 
 
 def test_maintain_does_not_change_correct_counts(store: Session, clock: Clock) -> None:
     some_of_everything(store)
     store.put(2, group_key="g")
-    assert "counts corrected" not in [what for what, _ in store.maintain()]
+    assert "counts corrected" not in [step.what for step in store.maintain()]
 
 
 def test_one_queue_is_recounted_and_no_other(store: Session) -> None:
@@ -207,7 +207,7 @@ def mend_by_recount(store: Session) -> None:
 
 
 def mend_by_maintain(store: Session) -> None:
-    assert "counts corrected" in [what for what, _ in store.maintain()]
+    assert "counts corrected" in [step.what for step in store.maintain()]
 
 
 MENDS = {"recount": mend_by_recount, "maintain": mend_by_maintain}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.model import Failure, NewRequest
+from rowlease.model import Failure, Maintained, NewRequest
 from tests.contract.sessions import Clock, Session
 from tests.contract.test_3_order import ids
 
@@ -115,7 +115,7 @@ def test_of_many_that_are_due_the_first_goes_first_whatever_has_been_moved(
 def test_maintain_moves_due_requests(store: Session, clock: Clock) -> None:
     store.put(3, delay=timedelta(seconds=10))
     clock.advance(seconds=10)
-    assert ("scheduled requests due", 3) in store.maintain()
+    assert Maintained("scheduled requests due", 3) in store.maintain()
     assert statuses(store) == ["Pending"] * 3
     assert store.depth() == store.counted()
 

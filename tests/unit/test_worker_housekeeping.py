@@ -19,6 +19,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.events import Event, Events, HousekeepingRefused
+from rowlease.model import Maintained
 from rowlease.tasks.task import Task
 from rowlease.worker import Worker
 from rowlease.worker import call_retry_policy as patience
@@ -36,13 +37,15 @@ class Records:
         self.beats: list[dict[str, Any]] = []
         self.rounds: list[float] = []
         self.errors: dict[int, Exception] = {}
+        self.steps: list[Maintained] = []
         self.most = 12
 
-    def maintain(self) -> None:
+    def maintain(self) -> list[Maintained]:
         self.calls.append("maintain")
         self.rounds.append(self.time)
         if error := self.errors.get(len(self.rounds)):
             raise error
+        return self.steps
 
     def within(self, timeout: timedelta) -> Records:
         assert timeout == timedelta(seconds=HEARTBEAT_ANSWER)
@@ -139,7 +142,7 @@ def test_a_maintain_that_is_not_answered_delays_no_heartbeat(
     store: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered = threading.Event()
-    monkeypatch.setattr(store, "maintain", lambda: answered.wait(60))
+    monkeypatch.setattr(store, "maintain", lambda: answered.wait(60) and [])
     house = keeping(store)
     maintaining = threading.Thread(target=house.run)
     maintaining.start()
@@ -176,6 +179,15 @@ def test_a_grant_that_is_revoked_later_is_tolerated_for_a_minute(
     with pytest.raises(type(error)):
         keeping(store).run()
     assert REFUSAL_TOLERATED <= store.rounds[-1] - store.rounds[1] < REFUSAL_TOLERATED + 2
+
+
+def test_a_step_that_fails_is_reported_once(store: Records) -> None:
+    emitted: list[Event] = []
+    store.steps = [Maintained("counts folded", 3), Maintained("leases broken", 0, "row 7 is odd")]
+    keeping(store, emitted=emitted).run()
+    assert len(store.rounds) == 12
+    says = 'the step "leases broken" of maintain failed: row 7 is odd'
+    assert emitted == [HousekeepingRefused(says)]
 
 
 def test_a_refusal_caused_by_one_row_is_reported_once(store: Records) -> None:

@@ -1,20 +1,31 @@
 -- maintain: do the housekeeping; call this every second or so.
 -- params:   p_limit integer -- how many rows a step may touch
--- returns:  what text, num_rows bigint -- one row per step that did something
+-- returns:  what text, num_rows bigint, error text (null: none; else the step failed and did nothing)
+--           -- one row per step that did something or failed
 -- errors:   none
 -- locks:    the gate without a name, without waiting; rows of queue, load and batch, skipping locked ones;
 --           the partitions of queue_history when days change, after at most 100 ms of waiting
 -- why:      one caller at a time does the work; other callers return immediately. Every step is
---           bounded and skips locked rows, so any worker may call this while it runs tasks.
+--           bounded and skips locked rows, so any worker may call this while it runs tasks. A step that
+--           fails changes nothing, and the others go on: one row that somebody has changed by hand must
+--           not stop the leases of all queues. diagnose shows the failure until the step succeeds. A
+--           deadlock or a lock that was not granted is no failure; the next call tries again.
 create or replace function rowlease.maintain(p_limit integer default 1000)
-returns table (what text, num_rows bigint)
+returns table (what text, num_rows bigint, error text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
+#variable_conflict use_column
 declare
-  v_now   timestamptz := rowlease.now();
-  v_queue text;
+  c_steps constant text[] := array[
+    'counts of batches folded', 'batches finished', 'times set back', 'leases broken',
+    'scheduled requests due', 'counts corrected', 'counts folded', 'receipts dropped', 'workers removed', 'progress dropped',
+    'attempts dropped', 'operations dropped', 'batches dropped', 'staged rows dropped',
+    'waiters expired', 'starts forgotten', 'history partitions'];
+  v_now    timestamptz := rowlease.now();
+  v_step   record;
+  v_failed text[] := '{}';
 begin
   perform from rowlease.gate g where g.queue_name = '' for no key update skip locked;
   if not found then
@@ -23,79 +34,30 @@ begin
     on conflict do nothing;
     return;
   end if;
-  what := 'counts folded';
-  num_rows := rowlease_internal.fold_batches(null, p_limit * 10);
-  if num_rows > 0 then return next; end if;
-  what := 'batches finished';
-  num_rows := rowlease_internal.finish_idle_batches(null, v_now, p_limit);
-  if num_rows > 0 then return next; end if;
-
-  what := 'times set back';
-  num_rows := rowlease_internal.set_back_times(v_now);
-  if num_rows > 0 then return next; end if;
-
-  for v_queue in select s.queue_name from rowlease.queue_settings s order by 1 loop
-    what := 'leases broken';
-    num_rows := rowlease_internal.break_expired(v_queue, v_now, '-infinity', p_limit);
-    if num_rows > 0 then
-      perform rowlease_internal.wake_workers(v_queue, false);
-      return next;
-    end if;
-    what := 'scheduled requests due';
-    num_rows := rowlease_internal.wake_due(v_queue, v_now, '-infinity', p_limit);
-    if num_rows > 0 then
-      perform rowlease_internal.wake_workers(v_queue, false);
-      return next;
-    end if;
+  for v_step in
+    select s.name, coalesce(q.queue_name, '') as queue_name
+      from unnest(c_steps) with ordinality as s(name, place)
+      left join rowlease.queue_settings q
+             on s.name = any(array['leases broken', 'scheduled requests due'])
+     order by s.place, q.queue_name
+  loop
+    begin
+      what := v_step.name;
+      error := null;
+      num_rows := rowlease_internal.maintain_step(v_step.name, v_step.queue_name, v_now, p_limit);
+    exception when others then
+      if sqlstate not like '40%' and sqlstate <> '55P03' then
+        num_rows := 0;
+        error := sqlerrm;
+        v_failed := v_failed || (v_step.name || e'\n' || v_step.queue_name);
+        insert into rowlease.maintain_failure as f (what, queue_name, error, failed_since)
+        values (v_step.name, v_step.queue_name, sqlerrm, v_now)
+        on conflict (what, queue_name) do update set error = excluded.error
+         where f.error <> excluded.error;
+      end if;
+    end;
+    if num_rows > 0 or error is not null then return next; end if;
   end loop;
-  what := 'counts corrected';
-  num_rows := rowlease_internal.recount_queues(p_limit);
-  if num_rows > 0 then return next; end if;
-
-  what := 'counts folded';
-  num_rows := rowlease_internal.fold_depth(p_limit * 10);
-  if num_rows > 0 then return next; end if;
-
-  what := 'receipts dropped';
-  delete from rowlease.enqueue_receipt r
-   where r.receipt_key = any(array(select o.receipt_key from rowlease.enqueue_receipt o
-                                    where o.received_time < v_now - interval '1 day'
-                                    order by o.received_time limit p_limit for update skip locked));
-  get diagnostics num_rows = row_count;
-  if num_rows > 0 then return next; end if;
-
-  what := 'workers removed';
-  delete from rowlease.worker w where w.heartbeat_time < v_now - interval '1 hour';
-  get diagnostics num_rows = row_count;
-  if num_rows > 0 then return next; end if;
-
-  what := 'progress dropped';
-  num_rows := rowlease_internal.sweep_progress(p_limit);
-  if num_rows > 0 then return next; end if;
-  what := 'attempts dropped';
-  num_rows := rowlease_internal.sweep_attempts(v_now, p_limit);
-  if num_rows > 0 then return next; end if;
-  what := 'operations dropped';
-  num_rows := rowlease_internal.sweep_operations(v_now, p_limit);
-  if num_rows > 0 then return next; end if;
-  what := 'batches dropped';
-  num_rows := rowlease_internal.sweep_batches(v_now, p_limit);
-  if num_rows > 0 then return next; end if;
-  what := 'staged rows dropped';
-  num_rows := rowlease_internal.sweep_staging(v_now, p_limit * 10)
-              + rowlease_internal.sweep_lane(p_limit * 10);
-  if num_rows > 0 then return next; end if;
-
-  what := 'waiters expired';
-  delete from rowlease.queue_waiter w where w.expires_time < v_now - interval '1 minute';
-  get diagnostics num_rows = row_count;
-  if num_rows > 0 then return next; end if;
-
-  what := 'starts forgotten';
-  num_rows := rowlease_internal.sweep_starts(v_now, p_limit * 10);
-  if num_rows > 0 then return next; end if;
-
-  what := 'history partitions';
-  num_rows := rowlease_internal.roll_history_partitions(v_now);
-  if num_rows > 0 then return next; end if;
+  delete from rowlease.maintain_failure f
+   where f.what || e'\n' || f.queue_name <> all (v_failed);
 end $$;

@@ -40,10 +40,15 @@ class Metric(NamedTuple):
 
 
 class Maintained(NamedTuple):
-    """A step of housekeeping, and the number of rows that it changed."""
+    """A step of housekeeping, and the number of rows that it changed.
+
+    Attributes:
+        error: the text of the error of a step that failed and changed nothing.
+    """
 
     what: str
     num_rows: int
+    error: str | None = None
 
 
 class Advanced(NamedTuple):

@@ -154,7 +154,9 @@ class Housekeeping:
     def _maintain(self) -> float:
         self._is_maintaining = True
         try:
-            self._store.maintain()
+            for step in self._store.maintain():
+                if step.error:
+                    self._report(f'the step "{step.what}" of maintain failed: {step.error}')
         finally:
             # In this order, because `has_rested_since` reads them in the opposite order.
             self._maintained_at = now()

@@ -1,7 +1,7 @@
 -- maintain_step: do one step of the housekeeping.
 -- params:   p_step int (0 to 15), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
---           p_limit int, p_what nvarchar(30) output, p_rows bigint output
--- returns:  p_what -- what the step does; p_rows -- how many rows it changed
+--           p_limit int, p_rows bigint output
+-- returns:  p_rows -- how many rows it changed
 -- errors:   51012 as recount_queues
 -- locks:    the caller holds the lock of maintain; rows that it deletes, skipping locked ones; as the
 --           routine of the step
@@ -9,20 +9,12 @@
 --           are not hidden from claims while a later step works.
 create or alter procedure rowlease_internal.maintain_step
   @p_step int, @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int,
-  @p_what nvarchar(30) output, @p_rows bigint output
+  @p_rows bigint output
 as
 set nocount on;
 set xact_abort on;
 declare @rows int, @many int = @p_limit * 10, @swept bigint;
 declare @days int = (select max(s.RetentionDays) from rowlease.QueueSettings as s);
-set @p_what = case @p_step
-  when 0 then N'leases broken' when 1 then N'scheduled requests due' when 2 then N'receipts dropped'
-  when 3 then N'workers removed' when 4 then N'progress dropped' when 5 then N'attempts dropped'
-  when 6 then N'staged rows dropped' when 7 then N'waiters expired' when 8 then N'history dropped'
-  when 9 then N'counts corrected' when 10 then N'counts folded'
-  when 11 then N'starts forgotten' when 12 then N'operations dropped'
-  when 13 then N'batches finished' when 14 then N'batches dropped'
-  when 15 then N'times set back' end;
 if @p_step = 2
   delete top (@p_limit) r
     from rowlease.EnqueueReceipt as r
