@@ -92,19 +92,33 @@ class NoResult(RowleaseError):
         request_id: the id of the request.
         status: `Failed` (a dead letter), `Cancelled`, or None if there is no such request.
         error: the last error of the request; None if there is none.
+        is_another: whether another request has the id now.
     """
 
-    def __init__(self, request_id: int, status: str | None, error: str | None = None) -> None:
+    def __init__(
+        self,
+        request_id: int,
+        status: str | None,
+        error: str | None = None,
+        *,
+        is_another: bool = False,
+    ) -> None:
         why = {
             None: "it does not exist: its transaction is not committed, or it was purged",
             "Failed": "it is a dead letter",
             "Cancelled": "it was cancelled",
         }[status]
+        if is_another:
+            why = (
+                "another request has this id now, because the database lost its last commits and "
+                "assigned the id again; enqueue the request again"
+            )
         last = f": {error.splitlines()[0]}" if error else ""
         super().__init__(f"request {request_id} has no result: {why}{last}")
         self.request_id = request_id
         self.status = status
         self.error = error
+        self.is_another = is_another
 
 
 class UnknownTask(RowleaseError):

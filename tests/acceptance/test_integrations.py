@@ -352,7 +352,7 @@ def test_airflows_operator_waits_for_no_request_that_has_ended(
 
     def enqueue_after_a_race(client: Client, *given: Any, **options: Any) -> Handle[Any]:
         if answers:
-            return Handle(0, answers.pop(), client.store, lambda result: result)
+            return Handle(0, answers.pop(), None, client.store, lambda result: result)
         return enqueue(client, *given, **options)
 
     monkeypatch.setattr(Client, "enqueue_untyped", enqueue_after_a_race)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import psycopg
@@ -30,6 +30,7 @@ from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
 from rowlease.store.routines import load_routines
 from tests.contract.sessions import Clock, PostgresSession, Session
 
+MICROSECOND = timedelta(microseconds=1)
 AT_ONCE = Failure("x", after=timedelta(0))
 
 # -- receipts ------------------------------------------------------------------------------------
@@ -58,7 +59,7 @@ def test_a_repeated_enqueue_is_known_even_when_its_requests_are_finished(store: 
     first = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
     store.complete(store.claim())
     again = store.enqueue_many("default", [NewRequest(kind="a")], receipt_key="call")
-    assert again == [(first[0].request_id, Outcome.REPEAT)]
+    assert again == [first[0]._replace(outcome=Outcome.REPEAT)]
     assert store.rows("queue", "request_id") == []
 
 
@@ -183,9 +184,10 @@ def test_the_short_form_for_one_request_is_the_same_way_in(store: Session, clock
             p_receipt_key="call",
         )
 
-    ((request, outcome),) = enqueue()
-    assert (outcome, enqueue()) == ("ok", [(request, "repeat")])
+    ((request, outcome, requested),) = enqueue()
+    assert (outcome, enqueue()) == ("ok", [(request, "repeat", requested)])
     row = store.row(request)
+    assert row["requested_time"] == datetime(1970, 1, 1, tzinfo=UTC) + requested * MICROSECOND
     assert (row["status"], row["due_time"] - clock.now) == ("Scheduled", timedelta(seconds=1))
     assert (row["priority"], row["max_attempts"], row["retry_base_ms"]) == (9, 2, 5)
     assert (row["payload"], row["dedup_key"], row["group_key"]) == ({"n": 1}, "k", "g")

@@ -98,7 +98,7 @@ def test_a_key_is_taken_as_long_as_its_request_lives(
             store.fail(leased, [Failure("x")])
         elif state == "returned":
             store.abandon(leased)
-    assert offer(store, "k") == [Enqueued(first.request_id, Outcome.DUPLICATE)]
+    assert offer(store, "k") == [first._replace(outcome=Outcome.DUPLICATE)]
 
 
 @pytest.mark.parametrize("end", ["complete", "cancel", "dead letter", "purge", "crashes"])
@@ -146,7 +146,7 @@ def test_an_enqueue_waits_for_one_of_the_same_key_that_is_not_committed_yet(
     second = two.waiting(lambda: offer(two, "k"))
     if end == "commit":
         one.commit()
-        assert second.result() == [Enqueued(first.request_id, Outcome.DUPLICATE)]
+        assert second.result() == [first._replace(outcome=Outcome.DUPLICATE)]
     else:
         one.rollback()
         assert outcomes(second.result()) == ["ok"]

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest
+from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest, Outcome
 from tests.contract.sessions import Clock, Session
 
 EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "150"))
@@ -57,6 +57,7 @@ class Request:
     dedup: str | None
     group: str | None
     status: str
+    requested: datetime
     token: int = 0
     attempts: int = 0
     crashes: int = 0
@@ -93,16 +94,16 @@ class Model:
         fresh, answers = iter(ids), []
         for n in new:
             if found := self.live(n.dedup_key):
-                answers.append(Enqueued(found.id, "duplicate"))  # type: ignore[arg-type]
+                answers.append(Enqueued(found.id, Outcome.DUPLICATE, found.requested))
                 continue
             due = self.now + (n.delay or timedelta(0))
             request = Request(
                 next(fresh), min(n.priority, SETTINGS["max_priority"]), due,
                 n.max_attempts or SETTINGS["max_attempts"], n.dedup_key, n.group_key,
-                "Scheduled" if due > self.now else "Pending",
+                "Scheduled" if due > self.now else "Pending", self.now,
             )  # fmt: skip
             self.requests[request.id] = request
-            answers.append(Enqueued(request.id, "ok"))  # type: ignore[arg-type]
+            answers.append(Enqueued(request.id, Outcome.OK, self.now))
         return answers
 
     # -- the clock
@@ -289,9 +290,12 @@ class Machine(RuleBasedStateMachine):
         answers = self.store.enqueue_many("default", new, receipt_key=key)
         ids = [answer.request_id for answer in answers]
         if key is not None and key in self.receipts:
-            assert answers == [(id, "repeat") for id in self.receipts[key]]
+            found = [(id, self.model.requests.get(id)) for id in self.receipts[key]]
+            assert answers == [
+                Enqueued(id, Outcome.REPEAT, one.requested if one else None) for id, one in found
+            ]
             return
-        fresh = [id for id, outcome in answers if outcome == "ok" and id is not None]
+        fresh = [id for id, outcome, _ in answers if outcome == "ok" and id is not None]
         assert fresh == sorted(set(fresh) - self.model.requests.keys())
         assert answers == self.model.enqueue(new, fresh)
         if key is not None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rowlease.events import Events
-from rowlease.model import DueSchedule, Enqueued
+from rowlease.model import DueSchedule, Fired
 from rowlease.tasks.cron import Cron
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker.schedules import Schedules
@@ -83,7 +83,7 @@ class Mortal:
             raise Killed
         return claim
 
-    def fire_schedule(self, *arguments: Any) -> list[Enqueued]:
+    def fire_schedule(self, *arguments: Any) -> list[Fired]:
         dies = self._fired == self._step.nth
         self._fired += 1
         if dies and self._step.does == "before":

@@ -3,8 +3,8 @@
 --           p_due_time timestamptz, p_dedup_key text, p_group_key text, p_max_attempts integer,
 --           p_retry_base_ms integer, p_headers text, p_receipt_key text, p_in_transaction boolean,
 --           p_wait_ms bigint
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat'; or 'full', as
---           enqueue_many
+-- returns:  request_id bigint, outcome text, requested_us bigint -- 'ok' | 'duplicate' | 'repeat'; or
+--           'full', as enqueue_many
 -- errors:   as enqueue_many
 -- locks:    as enqueue_many
 -- why:      most calls have one request without keys, for a queue without a capacity. This routine
@@ -17,7 +17,7 @@ create or replace function rowlease.enqueue(
   p_max_attempts integer default null, p_retry_base_ms integer default null,
   p_headers text default null, p_receipt_key text default null,
   p_in_transaction boolean default true, p_wait_ms bigint default null
-) returns table (request_id bigint, outcome text)
+) returns table (request_id bigint, outcome text, requested_us bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
@@ -47,7 +47,7 @@ begin
   end if;
   if v_is_plain is not true then
     return query
-      select e.request_id, e.outcome
+      select e.request_id, e.outcome, e.requested_us
         from rowlease.enqueue_many(
           p_queue_name, array[p_kind], array[p_payload], array[p_priority], array[p_delay_ms],
           array[p_due_time], array[p_dedup_key], array[p_group_key], array[p_max_attempts],
@@ -78,5 +78,5 @@ begin
   end if;
   v_done := p_in_transaction is false and rowlease_internal.worker_is_idle(p_queue_name)
             and rowlease_internal.wake_once(p_queue_name, v_now);
-  return query values (v_id, 'ok');
+  return query values (v_id, 'ok', (extract(epoch from v_now) * 1000000)::bigint);
 end $$;

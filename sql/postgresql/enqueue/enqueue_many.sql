@@ -5,9 +5,10 @@
 --           p_headers text[], p_receipt_key text, p_in_transaction boolean, p_wait_ms bigint,
 --           p_waiter_id bigint, p_batch_id text (the batch that they join), p_after text (the batch
 --           that they wait for)
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
---           or one row (waiter id, 'full'): call again with this id within 2 s, or, if p_wait_ms is 0,
---           (null, 'full')
+-- returns:  request_id bigint, outcome text, requested_us bigint (when the request was enqueued, in
+--           microseconds since 1970; null if it is gone) -- 'ok' | 'duplicate' | 'repeat', in the
+--           order given; or one row (waiter id, 'full', null): call again with this id within 2 s, or,
+--           if p_wait_ms is 0, (null, 'full', null)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers, RL017 as take_batches
 -- locks:    the receipt's key; queue_settings if the queue has a capacity; as take_batches and add_requests
@@ -26,7 +27,7 @@ create or replace function rowlease.enqueue_many(
   p_headers text[] default null, p_receipt_key text default null,
   p_in_transaction boolean default true, p_wait_ms bigint default null,
   p_waiter_id bigint default null, p_batch_id text default null, p_after text default null
-) returns table (request_id bigint, outcome text)
+) returns table (request_id bigint, outcome text, requested_us bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off
@@ -39,8 +40,7 @@ declare
   v_settings rowlease.queue_settings;
   v_priority integer;
   v_done     boolean;
-  v_ids      bigint[];
-  v_outcomes text[];
+  v_ids      bigint[]; v_outcomes text[];
 begin
   if v_has_keys is not true then
     v_ids := array(select nextval('rowlease.queue_request_id_seq')
@@ -51,7 +51,7 @@ begin
     values (p_receipt_key, coalesce(v_ids, '{}'), v_now) on conflict do nothing;
     if not found then
       return query
-        select i.id, 'repeat'::text
+        select i.id, 'repeat'::text, rowlease_internal.requested_us(i.id)
           from rowlease.enqueue_receipt r, unnest(r.request_ids) with ordinality as i(id, place)
          where r.receipt_key = p_receipt_key order by i.place;
       return;
@@ -66,7 +66,7 @@ begin
     if v_settings.queue_name is null then
       delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;
       return query select case when p_wait_ms > 0 then rowlease_internal.wait_for_room(p_queue_name,
-        v_priority, cardinality(p_kinds), v_now, p_wait_ms, p_waiter_id) end, 'full'::text;
+        v_priority, cardinality(p_kinds), v_now, p_wait_ms, p_waiter_id) end, 'full'::text, null::bigint;
       return;
     end if;
   end if;
@@ -93,7 +93,9 @@ begin
   end if;
   v_done := p_in_transaction is false and rowlease_internal.worker_is_idle(p_queue_name)
             and rowlease_internal.wake_once(p_queue_name, v_now);
-  if v_outcomes is not null then return query select * from unnest(v_ids, v_outcomes); return; end if;
-  outcome := 'ok';
-  foreach request_id in array v_ids loop return next; end loop;
+  return query
+    select a.id, coalesce(a.outcome, 'ok'),
+           case when a.outcome = 'duplicate' then rowlease_internal.requested_us(a.id)
+                else (extract(epoch from v_now) * 1000000)::bigint end
+      from unnest(v_ids, v_outcomes) as a(id, outcome);
 end $$;

@@ -5,9 +5,10 @@
 --           p_retry_bases_ms nvarchar(max), p_headers nvarchar(max), p_receipt_key nvarchar(400),
 --           p_in_transaction bit, p_wait_ms bigint, p_waiter_id bigint, p_batch_id nvarchar(400) (the
 --           batch that they join), p_after nvarchar(400) (the batch that they wait for)
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' | 'repeat', in the order given;
---           or one row (waiter id, 'full'): call again with this id within 2 s, or, if p_wait_ms is 0,
---           (null, 'full')
+-- returns:  request_id bigint, outcome text, requested_us bigint (when the request was enqueued, in
+--           microseconds since 1970; null if it is gone) -- 'ok' | 'duplicate' | 'repeat', in the
+--           order given; or one row (waiter id, 'full', null): call again with this id within 2 s, or,
+--           if p_wait_ms is 0, (null, 'full', null)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers, RL017 as take_batches;
 --           51011 a payload that is not JSON, 51019 a name or key ends in a blank
@@ -22,16 +23,14 @@ create or alter procedure rowlease.enqueue_many
   @p_due_times nvarchar(max) = null, @p_dedup_keys nvarchar(max) = null,
   @p_group_keys nvarchar(max) = null, @p_max_attempts nvarchar(max) = null,
   @p_retry_bases_ms nvarchar(max) = null, @p_headers nvarchar(max) = null,
-  @p_receipt_key nvarchar(400) = null,
-  @p_in_transaction bit = 1, @p_wait_ms bigint = null, @p_waiter_id bigint = null,
-  @p_batch_id nvarchar(400) = null, @p_after nvarchar(400) = null
+  @p_receipt_key nvarchar(400) = null, @p_in_transaction bit = 1, @p_wait_ms bigint = null,
+  @p_waiter_id bigint = null, @p_batch_id nvarchar(400) = null, @p_after nvarchar(400) = null
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit;
-declare @folded bigint, @waits bit = 0, @added xml;
-declare @count int = (select count(*) from openjson(@p_kinds));
+declare @now datetime2(6), @lock nvarchar(255), @ids nvarchar(max), @admitted bit, @folded bigint;
+declare @waits bit = 0, @added xml, @count int = (select count(*) from openjson(@p_kinds));
 declare @priority int = (select max(coalesce(cast(p.value as int), 0))
                            from openjson(coalesce(@p_priorities, N'[0]')) as p);
 declare @answers table (Place int not null primary key, RequestId bigint, Outcome varchar(10) not null);
@@ -43,13 +42,13 @@ if @p_receipt_key is not null
 begin
   set @lock = rowlease_internal.lock_name(N'receipt', N'', @p_receipt_key);
   exec rowlease_internal.take_lock @lock;
-  select @ids = r.RequestIds
-    from rowlease.EnqueueReceipt as r where r.ReceiptKey = @p_receipt_key;
+  select @ids = r.RequestIds from rowlease.EnqueueReceipt as r where r.ReceiptKey = @p_receipt_key;
   if @ids is not null
   begin
     commit transaction;
-    select cast(i.value as bigint) as request_id, 'repeat' as outcome
-      from openjson(@ids) as i order by cast(i.[key] as int);
+    select cast(i.value as bigint) as request_id, 'repeat' as outcome,
+           rowlease_internal.requested_us(i.value) as requested_us from openjson(@ids) as i
+     order by cast(i.[key] as int);
     return;
   end;
 end;
@@ -60,7 +59,8 @@ begin
   if @p_wait_ms > 0
     exec rowlease_internal.wait_for_room @p_queue_name, @priority, @count, @now, @p_wait_ms, @p_waiter_id output;
   commit transaction;
-  select case when @p_wait_ms > 0 then @p_waiter_id end as request_id, 'full' as outcome;
+  select case when @p_wait_ms > 0 then @p_waiter_id end as request_id, 'full' as outcome,
+         cast(null as bigint) as requested_us;
   return;
 end;
 if @p_batch_id is not null or @p_after is not null
@@ -69,10 +69,9 @@ if @p_batch_id is not null or @p_after is not null
 if @waits = 1
   set @p_due_times = (select N'[' + string_agg(cast(N'"9999-12-31"' as nvarchar(max)), N',') + N']'
                         from openjson(@p_kinds));
-exec rowlease_internal.add_requests
-  @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities, @p_delays_ms, @p_due_times,
-  @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms, @added output, @p_headers,
-  @p_batch_id;
+exec rowlease_internal.add_requests @p_queue_name, @now, @p_kinds, @p_payloads, @p_priorities,
+  @p_delays_ms, @p_due_times, @p_dedup_keys, @p_group_keys, @p_max_attempts, @p_retry_bases_ms,
+  @added output, @p_headers, @p_batch_id;
 insert into @answers (Place, RequestId, Outcome)
 select a.place, a.request_id, a.outcome
   from openjson(cast(@added as nvarchar(max)))
@@ -96,4 +95,6 @@ if @p_waiter_id is not null
 if @p_in_transaction = 0 and rand() < 0.005
   exec rowlease_internal.fold_depth 2000, @folded output;
 commit transaction;
-select a.RequestId as request_id, a.Outcome as outcome from @answers as a order by a.Place;
+select a.RequestId as request_id, a.Outcome as outcome, case a.Outcome when 'ok' then
+       datediff_big(microsecond, '1970-01-01', @now) else rowlease_internal.requested_us(a.RequestId)
+       end as requested_us from @answers as a order by a.Place;

@@ -199,7 +199,7 @@ class Client(Producer):
                 without a task, `result` returns plain JSON values.
         """
         decode = decode_plain if task is None else task.parameters.result
-        return Handle(request_id, None, self.store, decode)
+        return Handle(request_id, None, None, self.store, decode)
 
     def batch(self, batch_id: str) -> Batch:
         """The batch or load with this id. This call does not check that it exists."""

@@ -135,7 +135,9 @@ class EnqueueCall(Generic[R]):
                 f"requests, but this call has {len(self._requests)}; use another receipt"
             )
         return [
-            Handle(answer.request_id or 0, answer.outcome, store, request.decode)
+            Handle(
+                answer.request_id or 0, answer.outcome, answer.requested_time, store, request.decode
+            )
             for answer, request in zip(answers, self._requests, strict=True)
         ]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from typing import Generic
 
 from rowlease.client.steps import Steps, call, pause, run
 from rowlease.errors import NoResult
+from rowlease.filters.filter import Filter
 from rowlease.model import DURATION, Outcome, Request, Step, check_type
 from rowlease.store import Store
 from rowlease.tasks.requests import R_co
@@ -35,6 +36,11 @@ class Handle(Generic[R_co]):
     `cancel` and `requeue` need the rights of rowlease_operator; the other methods need those of
     rowlease_reader. No method sees a request before the transaction that enqueued it is committed.
 
+    A database that was restored, or failed over without its last commits, assigns ids again. So a
+    handle that `enqueue` returned compares the time at which its request was enqueued: to its
+    methods, another request with the same id does not exist. A handle of `Client.get` means the
+    request that has the id when a method is called.
+
     Attributes:
         request_id: the id of the request.
         outcome: `ok` if the call that returned this handle enqueued the request. `duplicate` if a
@@ -45,6 +51,7 @@ class Handle(Generic[R_co]):
 
     request_id: int
     outcome: Outcome | None
+    _requested_time: datetime | None = field(compare=False, repr=False)
     _store: Store = field(compare=False, repr=False)
     _decode: Callable[[str | None], R_co] = field(compare=False, repr=False)
 
@@ -59,7 +66,18 @@ class Handle(Generic[R_co]):
 
     def read(self) -> Request | None:
         """The request with its payload, attempts, error and result; None if it does not exist."""
-        return self._store.get_request(self.request_id)
+        found = self._store.get_request(self.request_id)
+        return None if self._is_another(found) else found
+
+    def _read_for_result(self) -> Request | None:
+        found = self._store.get_request(self.request_id)
+        if self._is_another(found):
+            raise NoResult(self.request_id, None, is_another=True)
+        return found
+
+    def _is_another(self, found: Request | None) -> bool:
+        """Whether the request that was found by the id is not the request of this handle."""
+        return found is not None and self._requested_time not in (None, found.requested_time)
 
     def result(self, timeout: timedelta | None = None) -> R_co:
         """Wait until the request is complete, and return the result of its task.
@@ -77,7 +95,8 @@ class Handle(Generic[R_co]):
             `keep_history` is false, because then results are not kept.
 
         Raises:
-            NoResult: the request is a dead letter, was cancelled, or does not exist.
+            NoResult: the request is a dead letter, was cancelled, or does not exist; or another
+                request has its id now.
             TimeoutError: the request did not finish within `timeout`.
             WrongArguments: the result does not fit the annotation.
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
@@ -90,11 +109,11 @@ class Handle(Generic[R_co]):
         ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
         polls = _polls()
         finished = self._store.finished
-        found = yield from call(self.read)
+        found = yield from call(self._read_for_result)
         if _is_unfinished(found) and timeout != timedelta(0):
             while True:
                 with finished.expecting(str(self.request_id)) as notified:
-                    found = yield from call(self.read)
+                    found = yield from call(self._read_for_result)
                     left = ends - time.monotonic()
                     if not _is_unfinished(found) or left <= 0:
                         break
@@ -119,7 +138,7 @@ class Handle(Generic[R_co]):
             `ok` if the request is cancelled; `cancel_requested` if its task is running and was
             asked to stop; `not_found` if it is complete, already cancelled, or does not exist.
         """
-        return _outcome(self._store.operate("cancel", ids=[self.request_id]))
+        return _outcome(self._store.operate("cancel", **self._filter()))
 
     def requeue(self) -> Outcome:
         """Make a dead letter wait again, with the same id.
@@ -131,8 +150,15 @@ class Handle(Generic[R_co]):
             `ok`; `not_found` if the request is not a dead letter; `duplicate` if a live request has
             its dedup key.
         """
-        step = self._store.operate("requeue", ids=[self.request_id], status="Failed")
-        return _outcome(step)
+        dead_letter: Filter = {**self._filter(), "status": "Failed"}
+        return _outcome(self._store.operate("requeue", **dead_letter))
+
+    def _filter(self) -> Filter:
+        """Selects the request, and no other one that has its id."""
+        if self._requested_time is None:
+            return {"ids": [self.request_id]}
+        time = self._requested_time
+        return {"ids": [self.request_id], "since": time, "until": time}
 
 
 def _outcome(step: Step) -> Outcome:

@@ -33,7 +33,7 @@ from rowlease.model.requests import (
     check_type,
     short_repr,
 )
-from rowlease.model.schedules import DueSchedule, Schedule, ScheduleClaim
+from rowlease.model.schedules import DueSchedule, Fired, Schedule, ScheduleClaim
 
 __all__ = [
     "DUE_RANGE",
@@ -58,6 +58,7 @@ __all__ = [
     "Explanation",
     "Failure",
     "Finding",
+    "Fired",
     "Found",
     "Held",
     "Lease",

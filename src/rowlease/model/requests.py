@@ -105,10 +105,15 @@ class Enqueued(NamedTuple):
 
     A call with `wait` may have the single answer `full`, whose `request_id` is the producer's place
     in line.
+
+    Attributes:
+        requested_time: when the request was enqueued; None if it is gone. Together with the id, it
+            names the request also after the database has been restored and assigns ids again.
     """
 
     request_id: int | None
     outcome: Outcome
+    requested_time: datetime | None = None
 
 
 class Attempt(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from rowlease.model.outcomes import Outcome
+
 
 class DueSchedule(NamedTuple):
     """A leased schedule, in the column order of the routine `claim_schedules`.
@@ -24,6 +26,13 @@ class DueSchedule(NamedTuple):
     changed_time: datetime
     lock_token: int
     claimed_time: datetime
+
+
+class Fired(NamedTuple):
+    """The answer for one firing of a schedule: `ok` or `duplicate`; or another outcome, no id."""
+
+    request_id: int | None
+    outcome: Outcome
 
 
 class ScheduleClaim(NamedTuple):

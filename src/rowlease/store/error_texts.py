@@ -119,6 +119,12 @@ TABLE = (
         "{text}",
     ),
     Entry(
+        StoreError,
+        ("queue_pkey",),
+        "the next request id is in use already ({text}): the sequence of ids is behind, as after a "
+        "restore or a replication that copies no sequences; `rowlease migrate` advances it",
+    ),
+    Entry(
         InvalidRequest,
         ("lane_priority",),
         "a priority is below 0; it must be 0 or more, and bigger is more urgent",

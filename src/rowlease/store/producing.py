@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowlease.errors import QueueFull
 from rowlease.model import Begun, Enqueued, NewRequest, Outcome, Promoted
-from rowlease.store.calls import OUTCOME, OUTCOMES, Calls, to_milliseconds
+from rowlease.store.calls import OUTCOMES, Calls, to_milliseconds
 
 #: The columns that `begin_load` returns.
 BEGIN_LOAD_COLUMNS = (
     "outcome", "run_number", "num_rows", "num_enqueued", "num_duplicates", "num_clamped",
     "max_priority",
 )  # fmt: skip
+
+
+#: The columns that `enqueue` and `enqueue_many` return.
+ENQUEUED_COLUMNS = ("request_id", "outcome", "requested_us")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Producing(Calls):
@@ -49,7 +54,7 @@ class Producing(Calls):
         routine, given = _call_of(
             queue, requests, receipt_key, in_transaction, wait_ms, waiter_id, batch_id, after
         )
-        rows = self._rows(OUTCOME, routine, connection, **given)
+        rows = self._rows(ENQUEUED_COLUMNS, routine, connection, **given)
         return _enqueued(rows, queue, len(requests))
 
     async def enqueue_many_async(
@@ -64,7 +69,7 @@ class Producing(Calls):
     ) -> list[Enqueued]:
         """The same as `enqueue_many`, in the transaction of the caller's asyncio connection."""
         routine, given = _call_of(queue, requests, receipt_key, True, 0, None, batch_id, after)
-        rows = await self._call_async(routine, connection, OUTCOME, **given)
+        rows = await self._call_async(routine, connection, ENQUEUED_COLUMNS, **given)
         return _enqueued(rows, queue, len(requests))
 
     def begin_load(
@@ -224,9 +229,16 @@ def _columns(requests: Sequence[NewRequest]) -> dict[str, Any]:
 
 
 def _enqueued(rows: list[Any], queue: str, num_requests: int) -> list[Enqueued]:
-    if rows and tuple(rows[0]) == (None, Outcome.FULL):
+    if rows and tuple(rows[0])[:2] == (None, Outcome.FULL):
         raise QueueFull(
             f'queue "{queue}" is full: {num_requests} more cannot fit; wait for workers, or raise '
             f"the capacity: rowlease queue set {queue} capacity=NUMBER"
         )
-    return [Enqueued(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]
+    return [
+        Enqueued(
+            request_id,
+            OUTCOMES[outcome],
+            None if requested is None else EPOCH + timedelta(microseconds=requested),
+        )
+        for request_id, outcome, requested in rows
+    ]

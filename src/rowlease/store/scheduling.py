@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rowlease.model import DueSchedule, Enqueued, Outcome, Schedule, ScheduleClaim
+from rowlease.model import DueSchedule, Fired, Outcome, Schedule, ScheduleClaim
 from rowlease.store.calls import OUTCOME, Calls
 from rowlease.tasks.cron import Cron
 
@@ -100,7 +100,7 @@ class Scheduling(Calls):
         lock_token: int | None = None,
         due_times: Sequence[datetime] | None = None,
         next_time: datetime | None = None,
-    ) -> list[Enqueued]:
+    ) -> list[Fired]:
         """Enqueue the firings of a leased schedule and plan the next one, in one transaction.
 
         Without a token, this call fires the schedule once, now. The planned firing does not change.
@@ -116,7 +116,7 @@ class Scheduling(Calls):
             p_due_times=None if due_times is None else list(due_times),
             p_next_time=next_time,
         )
-        return [Enqueued(request_id, Outcome(outcome)) for request_id, outcome in rows]
+        return [Fired(request_id, Outcome(outcome)) for request_id, outcome in rows]
 
     def pause_schedule(self, name: str) -> Outcome:
         """Stop a schedule from firing. Return `ok`, `repeat` or `not_found`."""

@@ -44,7 +44,7 @@ begin
             v_batch.queue_name, v_batch.kinds, v_batch.payloads, v_batch.priorities, null, null,
             v_batch.dedup_keys, v_batch.group_keys, v_batch.max_attempts, v_batch.retry_bases,
             v_batch.headers)
-            with ordinality as e(request_id, outcome, place)),
+            with ordinality as e(request_id, outcome, requested_us, place)),
       linked as (
         insert into rowlease.requeued (request_id, requeued_from, operation_id)
         select m.new_id, m.old_id, p_operation_id from made m where m.outcome = 'ok')

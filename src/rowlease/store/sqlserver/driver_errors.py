@@ -18,7 +18,7 @@ from rowlease.store.error_texts import (
 from rowlease.store.pool import NotConnected
 
 #: The constraints and indexes whose names are codes in `error_texts.TABLE`.
-NAMED = ("queue_due", "queue_group_in_flight", "names_end_in_no_blank")
+NAMED = ("queue_pkey", "queue_due", "queue_group_in_flight", "names_end_in_no_blank")
 #: The errors whose text names a constraint or index.
 ABOUT_A_NAME = (547, 2601, 2627)
 #: The errors after which Azure's documentation tells clients to reconnect.
