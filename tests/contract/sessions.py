@@ -17,10 +17,11 @@ import sqlalchemy as sa
 from psycopg.rows import dict_row
 
 from rowlease.model import Begun, Claim, Depth, LeasedRequest, NewRequest, Outcome
-from rowlease.store import Store
+from rowlease.store import Store, migrate
 from rowlease.store.bulk import LANE
 from rowlease.store.postgresql.connection import BoundedConnection
 from rowlease.store.postgresql.store import PostgresStore
+from rowlease.store.revisions import Migrated
 from rowlease.store.routines import load_routines
 from tests.conftest import in_database, scratch_database
 
@@ -144,6 +145,10 @@ class Session(Store):
     @abstractmethod
     def others_have_ended(self) -> None:
         """Wait until every transaction that is open now, anywhere on the server, is over."""
+
+    @abstractmethod
+    def migrate(self) -> Migrated:
+        """`rowlease migrate` on this database."""
 
     @abstractmethod
     def restart_ids(self) -> None:
@@ -424,6 +429,9 @@ class PostgresSession(PostgresStore, Session):
             f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
         ):
             pass
+
+    def migrate(self) -> Migrated:
+        return migrate(self.dsn)
 
     def restart_ids(self) -> None:
         self.execute("select setval('rowlease.queue_request_id_seq', 1, false)")

@@ -25,6 +25,7 @@ import sqlalchemy as sa
 
 from rowlease.errors import StoreError
 from rowlease.store import migrate
+from rowlease.store.revisions import Migrated
 from rowlease.store.routines import all_files, load_routines
 from rowlease.store.sqlserver import migrate as migrate_sqlserver
 from rowlease.store.sqlserver.connection import odbc_string, pyodbc
@@ -131,7 +132,7 @@ def _await_nobody(connection: Any, name: str) -> None:
         pass
 
 
-def apply(dsn: str) -> None:
+def apply(dsn: str) -> Migrated:
     """`rowlease migrate`, with scripts rewritten for the engine and a clock for tests."""
     with closing(connect(dsn)) as connection:
         spoken = is_babelfish(connection)
@@ -154,7 +155,7 @@ def apply(dsn: str) -> None:
             heard = (sa.Engine, "before_cursor_execute", reworded)
             sa.event.listen(*heard, retval=True)
             stack.callback(sa.event.remove, *heard)
-        migrate(dsn)
+        return migrate(dsn)
 
 
 #: Text of scripts, and its replacement for Babelfish.
@@ -402,6 +403,9 @@ class MssqlSession(SqlServerStore, Session):
 
     def others_have_ended(self) -> None:
         """Nothing here looks at the past: there are no floors."""
+
+    def migrate(self) -> Migrated:
+        return apply(self.dsn)
 
     def restart_ids(self) -> None:
         self.execute("alter sequence rowlease.RequestIds restart with 1")

@@ -10,7 +10,6 @@ import pytest
 
 from rowlease.errors import StoreConflict
 from rowlease.model import Advanced, NewRequest
-from rowlease.store import migrate
 from tests.contract.sessions import PostgresSession, Session
 
 Another = Callable[[], Session]
@@ -58,11 +57,11 @@ def test_a_sequence_in_order_stays(store: Session) -> None:
     assert before[-1] < store.put()[0] < before[-1] + 1000
 
 
-def test_migrate_advances_the_sequence(store: Session, dsn: str) -> None:
+def test_migrate_advances_the_sequence(store: Session) -> None:
     (last,) = store.put(3)[-1:]
-    assert migrate(dsn).advice is None
+    assert store.migrate().advice is None
     store.restart_ids()
-    assert "it was advanced from 1 to" in (migrate(dsn).advice or "")
+    assert "it was advanced from 1 to" in (store.migrate().advice or "")
     assert store.put() == [last + SKIPPED]
 
 
