@@ -15,12 +15,24 @@ from typing import Any
 import pytest
 
 from rowlease import AsyncClient, Client, task
+from rowlease.client import operations
+from rowlease.client.operations import Operation
 from rowlease.errors import InvalidRequest, RoutineError, StoreUnavailable
 from rowlease.model import Failure, Found
 from tests.commands import Run, in_test
 
 TRACE = "Traceback (most recent call last):\n  File ...\nTimeoutError: no answer\n"
 NO_ANSWER = Failure("TimeoutError: no answer", None, True, "TimeoutError", TRACE)
+
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+#: So many requests.
+MANY = (
+    "select count(*) from (select %s::integer as n) as given,"
+    " rowlease.enqueue_many('default', array_fill('resize'::text, array[n]),"
+    " array_fill('{}'::text, array[n]))"
+)
 
 
 @task
@@ -271,6 +283,7 @@ def test_the_error_of_an_interrupted_operation_has_its_id(
         return answer(*given, limit=2, **named)
 
     monkeypatch.setattr(client.store, "operate", operate)
+    monkeypatch.setattr(operations, "PAUSES", ())
     with pytest.raises(StoreUnavailable) as raised:
         client.requests.cancel("queue:default")
     interrupted = raised.value.operation_id
@@ -282,6 +295,31 @@ def test_the_error_of_an_interrupted_operation_has_its_id(
     monkeypatch.undo()
     assert client.requests.resume("cancel", interrupted).num_requests == 1
     assert {handle.status() for handle in made} == {"Cancelled"}
+
+
+def test_an_operation_goes_on_when_its_session_is_ended(client: Client, sql: Sql) -> None:
+    sql(MANY, [2500])
+    num_ended = 0
+
+    def end_sessions(so_far: Operation) -> None:
+        nonlocal num_ended
+        num_ended += len(
+            sql(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and pid <> pg_backend_pid()"
+            )
+        )
+
+    done = client.requests.cancel("queue:default", progress=end_sessions)
+    assert (done.num_requests, num_ended >= 3) == (2500, True)
+    assert [one.num_requests for one in client.store.list_operations()] == [2500]
+
+
+def test_a_number_of_requests_is_said_once(requests: Run, sql: Sql) -> None:
+    sql(MANY, [35_000])
+    printed = requests("cancel", "kind:nothing")
+    assert printed.stdout.startswith("cancelled 0 requests")
+    assert printed.stderr.count("so far") == 1
 
 
 def test_a_person_changes_requests(client: Client, requests: Run) -> None:

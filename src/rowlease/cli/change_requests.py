@@ -118,8 +118,9 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
     reached: list[Operation] = []
 
     def report(operation: Operation) -> None:
+        is_new = not reached or reached[0].num_requests != operation.num_requests
         reached[:] = [operation]
-        if operation.more:
+        if operation.more and is_new:
             click.echo(f"{operation.num_requests:,} so far", err=True)
 
     with connect(given["dsn"]) as store:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, Unpack, cast
 
-from rowlease.errors import InvalidRequest, RowleaseError
+from rowlease.errors import InvalidRequest, RowleaseError, StoreError
 from rowlease.filters.filter import Filter, in_utc
 from rowlease.filters.language import combine_filters
 from rowlease.model import Outcome, Step, Touched, check_type
@@ -17,6 +18,8 @@ from rowlease.store import Store
 MAX_LISTED = 20
 #: The maximum number of steps of a dry run. A step looks at up to 10,000 requests of each table.
 MAX_DRY_STEPS = 1000
+#: The pauses in seconds before a step is tried again after a transient error.
+PAUSES = (0.1, 0.3, 1.0, 2.0)
 #: The outcomes of requests that were changed.
 CHANGED = (Outcome.OK, Outcome.CANCEL_REQUESTED)
 
@@ -66,7 +69,8 @@ class Requests:
 
     An operation has steps. Each step is a transaction that changes up to 1,000 requests. A request
     that no longer matches when it is locked is left alone. The view `operations` shows who did
-    what, when, from where, and to how many requests. `resume` continues an interrupted operation.
+    what, when, from where, and to how many requests. A step is tried again for some seconds if the
+    connection is lost. `resume` continues an interrupted operation.
 
     Raises:
         InvalidRequest: the filter or an argument is wrong.
@@ -185,10 +189,14 @@ def steps(
 ) -> Iterator[Step]:
     """The steps of an operation, one by one, until nothing is left.
 
+    A step is tried again after a transient error. The first step is not if it may have begun the
+    operation, because another try would begin a second one.
+
     Args:
         operation_id: the operation to continue.
     """
     after = None
+    pauses = iter(PAUSES)
     while True:
         try:
             step = store.operate(
@@ -201,6 +209,12 @@ def steps(
                 **filters,
             )
         except RowleaseError as error:
+            if isinstance(error, StoreError) and error.transient:
+                is_safe = dry_run or operation_id is not None or not error.maybe_done
+                seconds = next(pauses, None) if is_safe else None
+                if seconds is not None:
+                    time.sleep(seconds)
+                    continue
             if operation_id is not None:
                 error.operation_id = operation_id
                 error.add_note(f"continue with client.requests.resume({verb!r}, {operation_id})")
@@ -208,6 +222,7 @@ def steps(
         yield step
         if step.after is None:
             return
+        pauses = iter(PAUSES)
         # The database keeps the place of an operation, but not that of a dry run.
         operation_id, after = step.operation_id, step.after if dry_run else None
 
