@@ -265,6 +265,21 @@ def test_requests_that_are_due_at_one_moment_are_not_passed_over(
     assert sorted(claimed) == requests
 
 
+@FLOORS
+@pytest.mark.new_database
+def test_a_new_floor_does_not_pass_what_its_claim_moves(store: Session, clock: Clock) -> None:
+    store.keep_floors()
+    requests = store.put(40, delay=timedelta(hours=1))
+    for some in (requests[20:], requests[:20]):
+        store.operate("reschedule", arguments={"delay_ms": 10_000}, ids=some)
+    clock.advance(seconds=20)
+    first = store.dequeue("one", ["default"], 5, floor="{}")  # it moves the first twenty
+    assert ids(first.requests) == requests[20:25]
+    clock.advance(seconds=1.1)
+    second = store.dequeue("one", ["default"], 5, floor=first.floor)
+    assert ids(second.requests) == requests[:5]
+
+
 def test_an_abandoned_request_keeps_its_place(store: Session, clock: Clock) -> None:
     store.put(2)
     clock.advance(seconds=5)
