@@ -151,7 +151,12 @@ create index queue_illegal on rowlease.queue (request_id) where (
     when not (kind not like '% ' and dedup_key not like '% ' and group_key not like '% ')
       then 'names_end_in_no_blank'
     when not (least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
-              and lock_token >= 0) then 'queue_counts'
+              and lock_token >= 0
+              -- Once it was claimed, a number that was written by hand has room to grow.
+              and greatest(num_attempts, num_crashes, num_abandons)
+                  < case when locked_time is null then 1073741824 else 1610612736 end
+              and lock_token < case when locked_time is null then 4611686018427387904
+                                    else 6917529027641081856 end) then 'queue_counts'
     when not ((status = 'Failed') = (completion_time is not null)
               and (completion_time is null or last_error is not null))
       then 'queue_dead_letter_says_why'
@@ -378,7 +383,8 @@ create table rowlease.schedule (
   constraint schedule_priority check (priority between 0 and 255),
   constraint schedule_catch_up check (catch_up between 1 and 1000),
   constraint schedule_lease_is_whole check (
-    (locked_by is null) = (lock_expires_time is null) and lock_token >= 0)
+    (locked_by is null) = (lock_expires_time is null)
+    and lock_token >= 0 and lock_token < 4611686018427387904)
 );
 create index schedule_planned on rowlease.schedule (next_time) where not paused;
 

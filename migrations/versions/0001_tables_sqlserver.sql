@@ -112,7 +112,13 @@ create table rowlease.Queue (
   constraint queue_priority check (Priority between 0 and 255),
   constraint queue_counts check (
     MaxAttempts >= 1 and NumAttempts >= 0 and NumCrashes >= 0 and NumAbandons >= 0
-    and LockToken >= 0 and coalesce(RetryBaseMs, 0) >= 0),
+    and LockToken >= 0 and coalesce(RetryBaseMs, 0) >= 0
+    -- Once it was claimed, a number that was written by hand has room to grow.
+    and NumAttempts < 1610612736 and NumCrashes < 1610612736 and NumAbandons < 1610612736
+    and LockToken < 6917529027641081856
+    and (LockedTime is not null
+         or NumAttempts < 1073741824 and NumCrashes < 1073741824 and NumAbandons < 1073741824
+            and LockToken < 4611686018427387904)),
   constraint queue_says_what check (Kind <> '' and Payload is not null),
   constraint queue_names_end_in_no_blank check (
     datalength(rtrim(Kind)) = datalength(Kind) and datalength(rtrim(DedupKey)) = datalength(DedupKey)
@@ -349,7 +355,8 @@ create table rowlease.Schedule (
   constraint schedule_catch_up check (CatchUp between 1 and 1000),
   constraint schedule_lease_is_whole check (
     (LockedBy is null and LockExpiresTime is null
-     or LockedBy is not null and LockExpiresTime is not null) and LockToken >= 0)
+     or LockedBy is not null and LockExpiresTime is not null)
+    and LockToken >= 0 and LockToken < 4611686018427387904)
 );
 go
 create index schedule_planned on rowlease.Schedule (NextTime) where Paused = 0;
@@ -462,7 +469,12 @@ create table rowlease.QueueDepth (
   NumFailures bigint        not null default 0,
   LoadId      nvarchar(100) collate Latin1_General_100_BIN2 null,  -- the batch of the requests; null also where no batch gains or loses any
   constraint queue_depth_pkey primary key clustered (DepthId)
-    with (allow_page_locks = off, optimize_for_sequential_key = on)
+    with (allow_page_locks = off, optimize_for_sequential_key = on),
+  -- Sums of some rows fit into a number.
+  constraint queue_depth_counts check (
+    abs(Scheduled) < 2305843009213693952 and abs(Pending) < 2305843009213693952
+    and abs(Processing) < 2305843009213693952 and abs(Failed) < 2305843009213693952
+    and abs(NumFinished) < 2305843009213693952 and abs(NumFailures) < 2305843009213693952)
 );
 go
 alter table rowlease.QueueDepth set (lock_escalation = disable);

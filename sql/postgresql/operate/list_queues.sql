@@ -22,7 +22,7 @@ begin
   return query
   with counts as materialized (
     select d.queue_name, d.priority, sum(d.pending) as pending,
-           sum(d.num_finished)::bigint as num_finished, sum(d.num_failures)::bigint as num_failures
+           sum(d.num_finished) as num_finished, sum(d.num_failures) as num_failures
       from rowlease.queue_depth d group by d.queue_name, d.priority),
   waiting as materialized (
     select c.queue_name, least(
@@ -31,8 +31,8 @@ begin
            ) as due_time
       from counts c where c.pending > 0),
   totals as (
-    select c.queue_name, sum(c.num_finished)::bigint as num_finished,
-           sum(c.num_failures)::bigint as num_failures
+    select c.queue_name, least(sum(c.num_finished), 9223372036854775807)::bigint as num_finished,
+           least(sum(c.num_failures), 9223372036854775807)::bigint as num_failures
       from counts c group by c.queue_name)
   select s.queue_name::text, s.paused, coalesce(t.num_finished, 0), coalesce(t.num_failures, 0),
          (select greatest(0, extract(epoch from v_now - min(w.due_time)) * 1000)::bigint

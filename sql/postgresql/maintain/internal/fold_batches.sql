@@ -22,7 +22,8 @@ as $$
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed,
                                       num_finished, num_failures)
     select f.queue_name, f.priority, sum(f.scheduled), sum(f.pending), sum(f.processing),
-           sum(f.failed), sum(f.num_finished), sum(f.num_failures)
+           sum(f.failed), least(sum(f.num_finished), 9223372036854775807),
+           least(sum(f.num_failures), 9223372036854775807)
       from folded f group by f.queue_name, f.priority),
   counted as (
     update rowlease.batch b

@@ -25,7 +25,10 @@ insert into rowlease.QueueDepth (QueueName, Priority, Scheduled, Pending, Proces
                                  NumFinished, NumFailures)
 output inserted.DepthId into @folded (DepthId)
 select d.QueueName, d.Priority, sum(d.Scheduled), sum(d.Pending), sum(d.Processing), sum(d.Failed),
-       sum(d.NumFinished), sum(d.NumFailures)
+       case when sum(d.NumFinished) < 2305843009213693952 then sum(d.NumFinished)
+            else 2305843009213693951 end,
+       case when sum(d.NumFailures) < 2305843009213693952 then sum(d.NumFailures)
+            else 2305843009213693951 end
   from @old as o
   join rowlease.QueueDepth as d with (forceseek (queue_depth_pkey (DepthId))) on d.DepthId = o.DepthId
  group by d.QueueName, d.Priority
