@@ -65,13 +65,23 @@ def test_rows_of_no_part_are_swept_while_their_load_waits_in_a_paused_queue(
     staging = store.begun("y")
     store.lay("y", staging, named("d"))
     foreign(store, staging, "early", part=0)
-    foreign(store, staging, "early", part=1)
     for _ in range(2):
         store.maintain()
     assert sorted(kind for (kind,) in store.rows("lane", "kind")) == ["a", "b", "c", "d"]
     store.resume("default")
     assert sorted(all_claimed(store)) == ["a", "b", "between", "c"]
     assert store.promote("y", staging, 1).outcome == Outcome.OK
+    checks(store)
+
+
+@AT_COMMIT
+def test_rows_of_a_part_that_has_not_ended_are_swept_before_the_promotion(store: Session) -> None:
+    run = store.begun("x")
+    store.lay("x", run, named("a"))
+    foreign(store, run, "early", part=1)
+    store.maintain()
+    assert store.rows("lane", "kind") == [("a",)]
+    assert store.promote("x", run, 1).outcome == Outcome.OK
     checks(store)
 
 
