@@ -40,4 +40,5 @@ def waiting(store: Session) -> int:
 
 def checks(store: Session) -> None:
     """The counts are those of the rows, wherever they are."""
+    assert [each for each in store.diagnose() if each.finding in ("batch", "counts")] == []
     assert store.recount() == []

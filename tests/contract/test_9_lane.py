@@ -647,11 +647,16 @@ def test_the_counts_are_corrected_by_the_rows_of_the_lane(store: Session) -> Non
     checks(store)
     store.execute(f"delete from rowlease.{store.spelt('queue_depth')}")
     assert [(wrong.counter, wrong.was, wrong.actual) for wrong in store.recount()] == [
-        ("pending", 0, 3)
+        ("pending", 0, 3),
+        ("batch_requests", 0, 3),
+        ("batch_live", 0, 3),
     ]
     store.remove("lane", kind="b")
     store.maintain()
     assert waiting(store) == 2
+    assert [(wrong.counter, wrong.was, wrong.actual) for wrong in store.recount()] == [
+        ("batch_live", 3, 2)
+    ]
     checks(store)
 
 

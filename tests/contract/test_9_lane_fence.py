@@ -100,6 +100,7 @@ def test_a_row_of_no_part_among_those_of_a_part_does_not_count(
     store.commit()
     assert store.promote("x", run, 2).outcome == Outcome.OK
     other.commit()
+    checks(store)
     assert all_claimed(store) == ["a", "b"]
     checks(store)
 

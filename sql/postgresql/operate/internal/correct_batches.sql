@@ -20,7 +20,10 @@ as $$
               from rowlease.queue q where q.load_id is not null group by q.load_id
             union all
             select l.load_id, count(*), 0
-              from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+              from rowlease.load l join rowlease.lane_part p on p.run_number = l.run_number
+              join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                                  and r.priority = p.priority and r.part = p.part
+                                  and r.request_id >= p.first_id and r.request_id <= p.last_id
              where l.in_lane group by l.load_id) f
      group by f.load_id),
   wrong as materialized (

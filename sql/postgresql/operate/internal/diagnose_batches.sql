@@ -24,7 +24,10 @@ begin
        where q.load_id is not null limit p_limit + 1),
     lane as materialized (
       select l.load_id, l.queue_name, 'Pending' as status
-        from rowlease.load l join rowlease.lane r on r.run_number = l.run_number
+        from rowlease.load l join rowlease.lane_part p on p.run_number = l.run_number
+        join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                            and r.priority = p.priority and r.part = p.part
+                            and r.request_id >= p.first_id and r.request_id <= p.last_id
        where l.in_lane limit p_limit + 1),
     members as materialized (
       select * from rows union all select * from lane),
