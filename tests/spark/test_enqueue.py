@@ -462,7 +462,7 @@ def test_a_frame_without_rows_is_an_empty_load(spark: Any, dsn: str) -> None:
         ({"queue": None}, "queue must be the name of a queue"),
         ({"queue": "nowhere"}, 'queue "nowhere" does not exist'),
         ({"kind": ""}, "kind must be the name of a task"),
-        ({"writers": 0}, "writers must be 1 or more, not 0"),
+        ({"writers": 0}, "writers must be an integer of 1 or more, not 0"),
         ({"load_id": ""}, "load_id must have 1 to 100 characters"),
         ({"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
     ],

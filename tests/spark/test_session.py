@@ -130,7 +130,7 @@ def test_what_the_jvm_prints_is_logged_for_debugging_only(caplog: pytest.LogCapt
     output = JvmOutput()
     stderr = os.dup(output.inlet)
     output.started()
-    with caplog.at_level("DEBUG"):
+    with caplog.at_level("DEBUG", logger="rowlease.spark"):
         os.write(stderr, b"Caused by: Malformed CSV record: 4711;secret\n")
         os.close(stderr)
         output._reader.join()

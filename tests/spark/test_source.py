@@ -132,8 +132,10 @@ def test_rows_of_another_try_of_a_task_do_not_count(frame: Any, dsn: str, sql: S
         """create function rowlease.zombie() returns trigger language plpgsql as $$ begin
         insert into rowlease.lane (run_number, priority, part, kind, payload)
         select run_number, 0, pg_backend_pid(), 'a', '{}' from rowlease.load;
-        insert into rowlease.lane_part (run_number, priority, part, num_rows, first_id, last_id)
-        select run_number, 0, pg_backend_pid(), 1, lastval(), lastval() from rowlease.load;
+        insert into rowlease.lane_part
+          (run_number, priority, part, writer, num_rows, first_id, last_id)
+        select run_number, 0, pg_backend_pid(), txid_current() & 2147483647, 1, lastval(), lastval()
+          from rowlease.load;
         return null; end $$"""
     )
     sql(

@@ -50,7 +50,7 @@ def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete the staged rows of a load that will not be promoted, and end its run.
+    """Delete the staged rows of a load, and end its run.
 
     Requests of a promoted load are not touched: `rowlease requests cancel load:ID` cancels those.
     """

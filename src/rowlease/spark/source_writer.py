@@ -8,7 +8,7 @@ other load is written to `staging`, from which `promote` copies the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -252,22 +252,28 @@ class StreamParts(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         load_id = f"{self._stream}/{batchId}"
-        runs = {message.run_number for message in messages if isinstance(message, Part)}
         with one_sentence():
-            if not runs:  # a batch without tasks is an empty load
-                begun = self._parts.begin(load_id, self._run_by)
-                runs = {begun.run_number if begun else None}
-            for run_number in runs:
-                if run_number is not None:
-                    self._parts.promote(load_id, run_number, messages)
+            for run_number in run_numbers(messages):
+                self._parts.promote(load_id, run_number, messages)
+            if not messages:  # a batch without tasks is an empty load
+                run = self._parts.begin(load_id, self._run_by)
+                if run is not None:
+                    self._parts.promote(load_id, run.run_number, [])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """End the run of the batch. Spark replays the batch in another run of the stream."""
-        load_id = f"{self._stream}/{batchId}"
-        with suppress(LoadLost):
-            run = self._parts.begin(load_id, self._run_by)
-            if run is not None:
-                self._parts.discard(load_id, run.run_number)
+        """End the run of the batch that the tasks' reports name.
+
+        Without a report, nothing is ended: to begin the load here would take it from another driver
+        of the stream. Spark replays the batch, and the next run drops the rows of this one.
+        """
+        for run_number in run_numbers(messages):
+            self._parts.discard(f"{self._stream}/{batchId}", run_number)
+
+
+def run_numbers(messages: Sequence[WriterCommitMessage | None]) -> set[int]:
+    """The runs that have staged parts: one, or none."""
+    found = (message.run_number for message in messages if isinstance(message, Part))
+    return {number for number in found if number is not None}
 
 
 def this_task() -> Any:
