@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.client.batch import Batch
+from rowlease.client.batch_reads import BatchReads
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks.task import task
@@ -62,5 +63,5 @@ def test_a_program_waits_for_a_batch_whose_last_worker_was_killed(store: Store) 
     put(store, "member", 3, batch_id="b")
     claim = store.dequeue("killed", ["default"], 3)
     store.complete(claim.requests)
-    found = Batch("b", store).wait(timedelta(minutes=1))
+    found = Batch("b", BatchReads(store)).wait(timedelta(minutes=1))
     assert (found.num_live, found.num_complete) == (0, 3)

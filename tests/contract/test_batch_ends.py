@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rowlease.client.batch import Batch
+from rowlease.client.batch_reads import BatchReads
 from rowlease.errors import InvalidRequest, StoreConflict
 from rowlease.model import BatchState, Failure, LeasedRequest, NewRequest
 from tests.contract.sessions import PostgresSession, Session
@@ -139,7 +140,7 @@ def test_a_program_that_waits_for_a_batch_finishes_it(store: Session) -> None:
     put(store, 2, batch_id="b")
     waits = callback(store)
     store.complete(store.claim(limit=2))
-    found = Batch("b", store).wait(timedelta(minutes=1))
+    found = Batch("b", BatchReads(store)).wait(timedelta(minutes=1))
     assert (found.num_complete, store.row(waits)["status"]) == (2, "Scheduled")
     assert store.claim()[0].request_id == waits
 

@@ -15,6 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from rowlease.client.batch import Batch
+from rowlease.client.batch_reads import BatchReads
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from tests.spark.clusters import Driver, driver, standalone, until
@@ -102,7 +103,7 @@ def test_a_pool_runs_what_waits_for_its_batches(
     store.enqueue_many("default", [nap], after="load")
     two_executors.work(TASKS, dsn, executors=2)
     assert complete(sql) == (21, 21)
-    assert Batch("load", store).wait(timedelta(minutes=1)).num_complete == 20
+    assert Batch("load", BatchReads(store)).wait(timedelta(minutes=1)).num_complete == 20
 
 
 def test_tasks_may_be_passed_as_objects_and_run_in_threads(

@@ -156,7 +156,7 @@ def test_a_caller_that_was_interrupted_keeps_no_session_open(
     listener: SharedListener, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rowlease.store.shared_listener.UNUSED_TIME", 0.0)
-    listener._waiting["0"] = set()  # what is left of its wait
+    listener._notices._waiting["0"] = set()  # what is left of its wait
     with listener.expecting("1"):
         until(lambda: listener.is_listening)
     until(lambda: channel.closed == 1)

@@ -1,12 +1,12 @@
 -- list_batches: list batches and loads, the latest first.
--- params:   p_batch_id nvarchar(400) (null: all), p_limit int
+-- params:   p_batch_ids nvarchar(max) (null: all), p_limit int
 -- returns:  batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
 --           num_failed bigint, num_cancelled bigint, created_time timestamptz, finished_time timestamptz
 -- errors:   none
 -- locks:    none
 -- why:      it returns the rows of the view batches. A program that waits for a batch reads it
 --           repeatedly; a plan for any parameters would read all batches for one.
-create or alter procedure rowlease.list_batches @p_batch_id nvarchar(400) = null, @p_limit int = 100
+create or alter procedure rowlease.list_batches @p_batch_ids nvarchar(max) = null, @p_limit int = 100
 as
 set nocount on;
 set xact_abort on;
@@ -16,6 +16,7 @@ select top (@p_limit)
        b.NumComplete as num_complete, b.NumFailed as num_failed, b.NumCancelled as num_cancelled,
        b.CreatedTime as created_time, b.FinishedTime as finished_time
   from rowlease.Batches as b
- where @p_batch_id is null or b.BatchId = @p_batch_id
+ where @p_batch_ids is null
+    or b.BatchId in (select i.id from openjson(@p_batch_ids) with (id nvarchar(400) '$') as i)
  order by b.CreatedTime desc, b.BatchId
 option (recompile);

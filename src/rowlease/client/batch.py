@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from math import inf
 
-from rowlease.client.steps import Steps, call, pause, run
+from rowlease.client.batch_reads import BatchReads
+from rowlease.client.steps import Steps, call, run
 from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, BatchState, check_type
-from rowlease.store import Store
-
-#: The pause in seconds between reads. `maintain` finishes batches about once a second.
-POLL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +26,18 @@ class Batch:
     """
 
     batch_id: str
-    _store: Store = field(compare=False, repr=False)
+    _reads: BatchReads = field(compare=False, repr=False)
 
     def read(self) -> BatchState | None:
         """The counts of the batch; None if there is no such batch."""
-        found = self._store.list_batches(self.batch_id)
+        found = self._reads.store.list_batches(self.batch_id)
         return found[0] if found else None
 
     def wait(self, timeout: timedelta | None = None) -> BatchState:
         """Wait until the batch is finished: none of its requests waits or runs.
 
-        The call reads one row twice a second. If no worker is left that finishes the batch, the
-        call does.
+        All waiting calls of a client together read their batches twice a second. If no worker is
+        left that finishes the batch, the call does.
 
         Args:
             timeout: the longest time to wait; None means no limit.
@@ -51,27 +49,22 @@ class Batch:
         """
         return run(self.wait_steps(timeout))
 
-    def _finish(self) -> int:
-        return self._store.finish_batches(self.batch_id)
-
     def wait_steps(self, timeout: timedelta | None) -> Steps[BatchState]:
         """The steps of `wait`."""
         check_type("timeout", timeout, DURATION)
         ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
+        found = (yield from call(partial(self._reads.read, [self.batch_id])))[self.batch_id]
         while True:
-            found = yield from call(self.read)
             if found is None:
                 raise InvalidRequest(
                     f'there is no batch "{self.batch_id}"; it may have been dropped'
                 )
             if found.finished_time is not None:
                 return found
-            if not found.num_live and (yield from call(self._finish)):
-                continue
             left = ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError(
                     f'the batch "{self.batch_id}" is not finished after {timeout}: '
                     f"{found.num_live:,} of {counted(found.num_requests, 'request')} left"
                 )
-            yield from pause(min(POLL, left))
+            found = yield from self._reads.next(self.batch_id, found, left)

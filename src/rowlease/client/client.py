@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack, overload
 
 from rowlease.client.batch import Batch
+from rowlease.client.batch_reads import BatchReads
 from rowlease.client.database import connect
 from rowlease.client.enqueue_call import EnqueueCall
 from rowlease.client.find_requests import find
@@ -155,6 +156,7 @@ class Client(Producer):
         self._retry_for = retry_for
         self._exit = ExitStack()
         self._store: Store | None = None
+        self._batch_reads: BatchReads | None = None
 
     def __enter__(self) -> Self:
         self._store = self._exit.enter_context(connect(self._dsn))
@@ -166,7 +168,7 @@ class Client(Producer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._store = None
+        self._store = self._batch_reads = None
         self._exit.close()
 
     @property
@@ -203,7 +205,9 @@ class Client(Producer):
 
     def batch(self, batch_id: str) -> Batch:
         """The batch or load with this id. This call does not check that it exists."""
-        return Batch(batch_id, self.store)
+        if self._batch_reads is None:
+            self._batch_reads = BatchReads(self.store)
+        return Batch(batch_id, self._batch_reads)
 
     def find(
         self,

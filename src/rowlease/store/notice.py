@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from weakref import ref
+
+from rowlease.forks import watch_forks
 
 
 class Notice:
@@ -47,3 +51,52 @@ class Notice:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(woken.wait(), seconds)
+
+
+class Notices:
+    """The notices of all callers that wait, by a key.
+
+    A caller may be interrupted anywhere by a signal handler that raises: its notice is forgotten
+    when it is dropped.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+        watch_forks(self)
+
+    def forget(self) -> None:
+        """Begin without callers, in a child that was forked."""
+        self._lock = threading.Lock()
+        self._waiting: dict[str, set[ref[Notice]]] = {}
+
+    def __len__(self) -> int:
+        """The number of keys for which callers wait."""
+        return len(self._waiting)
+
+    @property
+    def keys(self) -> list[str]:
+        # A caller that was interrupted may have left its key without a notice.
+        return [key for key, waiting in list(self._waiting.items()) if waiting]
+
+    @contextmanager
+    def expecting(self, key: str) -> Iterator[Notice]:
+        """A notice that `set` sets within the block."""
+        notice = Notice()
+        with self._lock:
+            waiting = self._waiting.setdefault(key, set())
+            waiting.add(ref(notice, waiting.discard))
+        try:
+            yield notice
+        finally:
+            with self._lock:
+                waiting.discard(ref(notice))
+                if not waiting:
+                    self._waiting.pop(key, None)
+
+    def set(self, keys: Iterable[str]) -> None:
+        """End the waits for these keys."""
+        with self._lock:
+            woken = [each() for key in keys for each in self._waiting.get(key, ())]
+        for notice in woken:
+            if notice is not None:
+                notice.set()

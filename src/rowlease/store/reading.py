@@ -126,9 +126,13 @@ class Reading(Calls):
         """The operations of operators, the latest first."""
         return self._values(OperationState, "list_operations", p_limit=limit)
 
-    def list_batches(self, batch_id: str | None = None, *, limit: int = 100) -> list[BatchState]:
-        """The batches, the newest first, or only the batch with this id."""
-        return self._values(BatchState, "list_batches", p_batch_id=batch_id, p_limit=limit)
+    def list_batches(self, *batch_ids: str, limit: int = 100) -> list[BatchState]:
+        """The batches, the newest first, or those with these ids."""
+        if batch_ids:
+            limit = len(batch_ids)
+        return self._values(
+            BatchState, "list_batches", p_batch_ids=list(batch_ids) or None, p_limit=limit
+        )
 
     def measure_waits(
         self, *, within: timedelta = timedelta(minutes=1), look: int = 2000

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 from _thread import start_new_thread
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Protocol
-from weakref import ref
 
 from rowlease.forks import watch_forks
-from rowlease.store.notice import Notice
+from rowlease.store.notice import Notice, Notices
 
 #: Seconds after the start of a session at which all callers are woken, because some events are not
 #: notified: those before the session listened, and those of a transaction that looked for listeners
@@ -39,8 +38,7 @@ class SharedListener:
     """Wakes callers that wait for notifications.
 
     The session and its thread exist only while a caller waits. Safe to use from several threads and
-    event loops: no call waits for the database. A caller may be interrupted anywhere by a signal
-    handler that raises (see `pool`): its notice is forgotten when it is dropped.
+    event loops: no call waits for the database.
 
     Args:
         listen: a function that opens the session.
@@ -54,14 +52,14 @@ class SharedListener:
         self._listen = listen
         self._can_listen = can_listen
         self._closed = threading.Event()
+        self._notices = Notices()
         self.forget()
         watch_forks(self)
 
     def forget(self) -> None:
-        """Begin without callers and without a thread, in a child that was forked."""
+        """Begin without a thread, in a child that was forked."""
         self.is_listening = False
         self._lock = threading.Lock()
-        self._waiting: dict[str, set[ref[Notice]]] = {}
         #: The thread puts an item here when it ends; None if there is no thread.
         self._ended: SimpleQueue[None] | None = None
         is_closed, self._closed = self._closed.is_set(), threading.Event()
@@ -71,7 +69,7 @@ class SharedListener:
     @property
     def num_waiting(self) -> int:
         """The number of requests or queues for which callers wait."""
-        return len(self._waiting)
+        return len(self._notices)
 
     @contextmanager
     def expecting(self, key: str) -> Iterator[Notice]:
@@ -84,21 +82,13 @@ class SharedListener:
         Args:
             key: the word in a notification that stands for the event.
         """
-        notice = Notice()
-        with self._lock:
-            waiting = self._waiting.setdefault(key, set())
-            waiting.add(ref(notice, waiting.discard))
-            if self._ended is None and self._can_listen() and not self._closed.is_set():
-                ended: SimpleQueue[None] = SimpleQueue()
-                start_new_thread(self._run, (ended,))
-                self._ended = ended
-        try:
-            yield notice
-        finally:
+        with self._notices.expecting(key) as notice:
             with self._lock:
-                waiting.discard(ref(notice))
-                if not waiting:
-                    self._waiting.pop(key, None)
+                if self._ended is None and self._can_listen() and not self._closed.is_set():
+                    ended: SimpleQueue[None] = SimpleQueue()
+                    start_new_thread(self._run, (ended,))
+                    self._ended = ended
+            yield notice
 
     def close(self) -> None:
         """End the session."""
@@ -118,19 +108,15 @@ class SharedListener:
                 self._closed.wait(REOPEN_AFTER)
             finally:
                 self.is_listening = False
-                self._wake(list(self._waiting))
+                self._notices.set(self._notices.keys)
         ended.put(None)
 
     def _is_needed(self) -> bool:
         with self._lock:
-            if self._is_awaited() and not self._closed.is_set():
+            if self._notices.keys and not self._closed.is_set():
                 return True
             self._ended = None
             return False
-
-    def _is_awaited(self) -> bool:
-        # A caller that was interrupted may have left its key without a notice.
-        return any(list(self._waiting.values()))
 
     def _serve(self, session: Session) -> None:
         self.is_listening = True
@@ -139,18 +125,11 @@ class SharedListener:
         while not self._closed.is_set():
             if looks and looks[0] <= monotonic():
                 looks.pop(0)
-                self._wake(list(self._waiting))
+                self._notices.set(self._notices.keys)
             pause = looks[0] - monotonic() if looks else CHECK_INTERVAL
             for message in session.heard(min(CHECK_INTERVAL, max(0.0, pause))):
-                self._wake([message, *message.split()])
-            if self._is_awaited():
+                self._notices.set([message, *message.split()])
+            if self._notices.keys:
                 needed_at = monotonic()
             elif monotonic() - needed_at > UNUSED_TIME:
                 return
-
-    def _wake(self, keys: Iterable[str]) -> None:
-        with self._lock:
-            woken = [each() for key in keys for each in self._waiting.get(key, ())]
-        for notice in woken:
-            if notice is not None:
-                notice.set()

@@ -1,0 +1,70 @@
+"""Reads the batches for which the callers of a client wait, all of them in one call."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+from rowlease.client.steps import Steps, call, pause
+from rowlease.model import BatchState
+from rowlease.store import Store
+from rowlease.store.notice import Notices
+
+#: The pause in seconds between two reads. `maintain` finishes batches about once a second.
+POLL = 0.5
+#: The maximum number of looks per second by all waiting callers of a client. If many wait, each
+#: looks less often, and those whose batch has ended are woken by the one who reads.
+LOOKS_A_SECOND = 200
+
+
+class BatchReads:
+    """The reads of all waiting callers of a client: together about two a second.
+
+    Each caller looks now and then whether a read is due. The first that finds so reads the batches
+    of all, and wakes those whose batch has ended.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._waiting = Notices()
+        self._found: dict[str, BatchState | None] = {}
+        self._read_at = -inf
+
+    def read(self, batch_ids: list[str]) -> dict[str, BatchState | None]:
+        """The batches with these ids. Those whose last request has ended are finished first."""
+        found = self._found_now(batch_ids)
+        ended = [
+            one.batch_id
+            for one in found.values()
+            if one and not one.num_live and one.finished_time is None
+        ]
+        finished = [batch_id for batch_id in ended if self.store.finish_batches(batch_id)]
+        return {**found, **self._found_now(finished)} if finished else found
+
+    def next(
+        self, batch_id: str, known: BatchState | None, seconds: float
+    ) -> Steps[BatchState | None]:
+        """The steps until the batch may have been read again, at most `seconds`.
+
+        Args:
+            known: what the caller has read. It is returned if nobody has read the batch since.
+        """
+        with self._waiting.expecting(batch_id) as is_over:
+            look = max(POLL, len(self._waiting) / LOOKS_A_SECOND)
+            yield from pause(min(look, seconds), is_over)
+            if time.monotonic() - self._read_at >= POLL:
+                yield from call(self._read_all)
+            return self._found.get(batch_id, known)
+
+    def _read_all(self) -> None:
+        self._read_at = time.monotonic()
+        self._found = self.read(self._waiting.keys)
+        self._waiting.set(
+            batch_id
+            for batch_id, one in self._found.items()
+            if one is None or one.finished_time is not None
+        )
+
+    def _found_now(self, batch_ids: list[str]) -> dict[str, BatchState | None]:
+        found = {one.batch_id: one for one in self.store.list_batches(*batch_ids)}
+        return {batch_id: found.get(batch_id) for batch_id in batch_ids}

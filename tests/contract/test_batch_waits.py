@@ -1,0 +1,88 @@
+"""Many programs wait for batches: they share their reads, and each gets its own batch."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rowlease import AsyncClient
+from rowlease.client.batch import Batch
+from rowlease.client.batch_reads import BatchReads
+from rowlease.client.steps import run_in
+from rowlease.errors import InvalidRequest
+from rowlease.model import BatchState, NewRequest
+from tests.contract.sessions import Session
+
+LONG = timedelta(seconds=60)
+WAITING = 300
+
+
+@pytest.fixture(autouse=True)
+def real_time(store: Session) -> None:
+    store.freeze(None)
+
+
+def put(store: Session, batch_id: str) -> None:
+    store.enqueue_many("default", [NewRequest(kind="x")], batch_id=batch_id)
+
+
+def test_hundreds_that_wait_share_their_reads_and_get_their_own_batch(
+    dsn: str, store: Session
+) -> None:
+    reads: list[int] = []
+
+    async def work() -> None:
+        async with AsyncClient(dsn) as client:
+            names = [f"b{number}" for number in range(WAITING)]
+            for name in names:
+                put(store, name)
+            listed = client.store.list_batches
+
+            def counting(*batch_ids: str, **given: Any) -> list[BatchState]:
+                reads.append(len(batch_ids))
+                return listed(*batch_ids, **given)
+
+            client.store.list_batches = counting  # type: ignore[method-assign]
+            waits = [asyncio.create_task(client.batch(name).wait(LONG)) for name in names]
+            while max(reads, default=0) < WAITING:
+                await asyncio.sleep(0.01)
+            while claimed := await asyncio.to_thread(store.claim, limit=50):
+                await asyncio.to_thread(store.complete, claimed)
+            found = await asyncio.gather(*waits)
+            assert [one.batch_id for one in found] == names
+            assert all(one.finished_time and one.num_complete == 1 for one in found)
+
+    asyncio.run(work())
+    # Each looks once at the beginning. A read of all follows twice a second.
+    assert sum(number == 1 for number in reads) <= WAITING + 1
+
+
+def test_a_wait_that_began_late_is_not_told_of_an_earlier_read(store: Session) -> None:
+    reads = BatchReads(store)
+    put(store, "one")
+    put(store, "two")
+    one, two = (Batch(name, reads) for name in ("one", "two"))
+    with suppress(TimeoutError):
+        one.wait(timedelta(seconds=0.01))
+    with pytest.raises(TimeoutError, match='"two" is not finished'):
+        two.wait(timedelta(seconds=0.01))
+    with pytest.raises(InvalidRequest, match='no batch "three"'):
+        Batch("three", reads).wait(LONG)
+
+
+def test_a_batch_that_is_dropped_meanwhile_ends_the_wait(store: Session) -> None:
+    put(store, "b")
+    reads = BatchReads(store)
+
+    async def work() -> None:
+        waiting = asyncio.create_task(run_in(None, Batch("b", reads).wait_steps(LONG)))
+        await asyncio.sleep(0)
+        store.remove("batch", batch_id="b")
+        with pytest.raises(InvalidRequest, match="may have been dropped"):
+            await waiting
+
+    asyncio.run(work())
