@@ -312,7 +312,7 @@ def test_an_operation_goes_on_when_its_session_is_ended(client: Client, sql: Sql
 
     done = client.requests.cancel("queue:default", progress=end_sessions)
     assert (done.num_requests, num_ended >= 3) == (2500, True)
-    assert [one.num_requests for one in client.store.list_operations()] == [2500]
+    assert sql("select num_requests from rowlease.operations") == [(2500,)]
 
 
 def test_a_number_of_requests_is_said_once(requests: Run, sql: Sql) -> None:
@@ -406,3 +406,17 @@ def test_a_wrong_command_is_refused(command: tuple[str, ...], message: str, requ
     done = requests(*command)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("payload", ['{"n": 1%s}' % ("0" * 4400), "[" * 5000 + "]" * 5000])
+def test_json_that_python_cannot_read_is_printed_as_text(
+    payload: str, client: Client, requests: Run, sql: Sql
+) -> None:
+    sql("insert into rowlease.inbox (kind, payload) values ('x', %s)", [payload])
+    ((request_id,),) = sql("select request_id from rowlease.requests")
+    for command in (("list", "queue:default"), ("show", str(request_id))):
+        done = requests(*command, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        data = json.loads(done.stdout)
+        (one,) = data["requests"] if command[0] == "list" else [data]
+        assert one["payload"] == payload

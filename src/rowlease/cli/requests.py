@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -234,9 +235,14 @@ def table_row(one: Request) -> tuple[Any, ...]:
 
 
 def as_data(one: Request) -> dict[str, Any]:
-    """A request as JSON data: payload and result are JSON values, and times are ISO 8601."""
+    """A request as JSON data: payload and result are JSON values, and times are ISO 8601.
+
+    JSON that Python cannot read, with too many digits or levels, stays text.
+    """
     data = one._asdict()
     for name in ("payload", "result"):
-        data[name] = None if data[name] is None else json.loads(data[name])
+        if data[name] is not None:
+            with suppress(ValueError, RecursionError):
+                data[name] = json.loads(data[name])
     data["attempts"] = [to_json(each._asdict()) for each in one.attempts]
     return to_json(data)

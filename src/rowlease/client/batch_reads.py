@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from math import inf
 
 from rowlease.client.steps import Steps, call, pause
@@ -27,8 +28,10 @@ class BatchReads:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._waiting = Notices()
-        self._found: dict[str, BatchState | None] = {}
-        self._read_at = -inf
+        #: When the last read began, by `time.monotonic`.
+        self._began = -inf
+        #: When the last read that has ended began, and what it found.
+        self._found: tuple[float, dict[str, BatchState | None]] = (-inf, {})
 
     def read(self, batch_ids: list[str]) -> dict[str, BatchState | None]:
         """The batches with these ids. Those whose last request has ended are finished first."""
@@ -49,19 +52,23 @@ class BatchReads:
         Args:
             known: what the caller has read. It is returned if nobody has read the batch since.
         """
+        since = time.monotonic()
         with self._waiting.expecting(batch_id) as is_over:
             look = max(POLL, len(self._waiting) / LOOKS_A_SECOND)
             yield from pause(min(look, seconds), is_over)
-            if time.monotonic() - self._read_at >= POLL:
-                yield from call(self._read_all)
-            return self._found.get(batch_id, known)
+            now = time.monotonic()
+            if now - self._began >= POLL:
+                self._began = now
+                yield from call(partial(self._read_all, now))
+            began, found = self._found
+            return found.get(batch_id, known) if began >= since else known
 
-    def _read_all(self) -> None:
-        self._read_at = time.monotonic()
-        self._found = self.read(self._waiting.keys)
+    def _read_all(self, began: float) -> None:
+        found = self.read(self._waiting.keys)
+        self._found = began, found
         self._waiting.set(
             batch_id
-            for batch_id, one in self._found.items()
+            for batch_id, one in found.items()
             if one is None or one.finished_time is not None
         )
 
