@@ -322,6 +322,9 @@ create table rowlease.load (
   queue_name      varchar(100),                       -- where it goes; null: rows may be staged before it is named
   status          varchar(10)  not null,              -- Staging, Promoted, or Ended: its job failed or was cancelled
   columns         text,                               -- the columns that its rows have
+  stream_name     varchar(100),                       -- the stream of which it is a batch; null: none
+  query_id        varchar(100),                       -- the streaming query of that batch; null: not known
+  batch_number    bigint,                             -- the number of that batch
   run_number      bigint       not null default 0,    -- the last run; a fencing token
   run_by          text         not null default '',   -- who began that run
   past_runs       text         not null default '',   -- who began earlier runs
@@ -351,9 +354,20 @@ create table rowlease.load (
 create index load_staging on rowlease.load (reported_time) where status <> 'Promoted';
 create index load_started on rowlease.load (started_time);
 create index load_stream on rowlease.load (promoted_time)
-  where columns like 'query %' and not in_lane;
+  where stream_name is not null and not in_lane;
 create index load_in_lane on rowlease.load (queue_name) where in_lane;
 create unique index load_live_run on rowlease.load (run_number) where status = 'Staging' or in_lane;
+
+-- The streams: which batches each has enqueued. A row is kept until forget_stream, so that a batch is
+-- enqueued once, however late it is repeated. Loads of streams are kept for the retention only.
+create table rowlease.stream (
+  stream_name   varchar(100) not null,  -- the stream
+  query_id      varchar(100),           -- the streaming query, as its checkpoint names it; null: not known
+  batch_number  bigint       not null,  -- the last batch that was enqueued; earlier ones were, too
+  promoted_time timestamptz  not null,  -- when that batch was enqueued
+  constraint stream_pkey primary key (stream_name),
+  constraint names_end_in_no_blank check (stream_name not like '% ')
+);
 
 -- The schedules. put_schedule changes them; workers fire them.
 create table rowlease.schedule (

@@ -288,6 +288,9 @@ create table rowlease.[Load] (
   QueueName     nvarchar(100) collate Latin1_General_100_BIN2 null,
   Status        varchar(10)   collate Latin1_General_100_BIN2 not null,
   [Columns]     nvarchar(max) collate Latin1_General_100_BIN2 null,
+  StreamName    nvarchar(100) collate Latin1_General_100_BIN2 null,
+  QueryId       nvarchar(100) collate Latin1_General_100_BIN2 null,
+  BatchNumber   bigint        null,
   RunNumber     bigint        not null default 0,
   RunBy         nvarchar(500) collate Latin1_General_100_BIN2 not null default N'',
   PastRuns      nvarchar(max) collate Latin1_General_100_BIN2 not null default N'',
@@ -321,10 +324,25 @@ create index load_staging on rowlease.[Load] (ReportedTime) where Status in ('St
 go
 create index load_started on rowlease.[Load] (StartedTime);
 go
+create index load_stream on rowlease.[Load] (PromotedTime) where StreamName is not null and InLane = 0;
+go
 create index load_in_lane on rowlease.[Load] (QueueName) include (InLane) where InLane = 1;
 go
 -- Rows of the lane name their load by the number of its run.
 create unique index load_run on rowlease.[Load] (RunNumber) where RunNumber > 0;
+go
+-- The streams: which batches each has enqueued. A row is kept until forget_stream, so that a batch is
+-- enqueued once, however late it is repeated. Loads of streams are kept for the retention only.
+create table rowlease.Stream (
+  StreamName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  QueryId      nvarchar(100) collate Latin1_General_100_BIN2 null,
+  BatchNumber  bigint        not null,
+  PromotedTime datetime2(6)  not null,
+  constraint stream_pkey primary key clustered (StreamName) with (allow_page_locks = off),
+  constraint stream_names_end_in_no_blank check (datalength(rtrim(StreamName)) = datalength(StreamName))
+);
+go
+alter table rowlease.Stream set (lock_escalation = disable);
 go
 create table rowlease.Schedule (
   ScheduleName    nvarchar(200) collate Latin1_General_100_BIN2 not null,

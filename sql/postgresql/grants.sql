@@ -66,11 +66,12 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.get_request, rowlease.find_requests, rowlease.listen_finished,
                           rowlease.list_schedules, rowlease.list_queues, rowlease.show_queue,
                           rowlease.list_workers, rowlease.list_ready, rowlease.list_leases,
-                          rowlease.list_dead_letters, rowlease.list_loads, rowlease.measure_waits,
-                          rowlease.list_operations, rowlease.list_batches, rowlease.finish_batches,
-                          rowlease.demand, rowlease.metrics, rowlease.metrics_server
+                          rowlease.list_dead_letters, rowlease.list_loads, rowlease.list_streams,
+                          rowlease.measure_waits, rowlease.list_operations, rowlease.list_batches,
+                          rowlease.finish_batches, rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.discard_staged, rowlease.pause, rowlease.resume,
+grant execute on function rowlease.discard_staged, rowlease.forget_stream,
+                          rowlease.pause, rowlease.resume,
                           rowlease.configure_queue, rowlease.delete_queue,
                           rowlease.maintain, rowlease.advance_ids, rowlease.recount, rowlease.operate,
                           rowlease.put_schedule, rowlease.fire_schedule, rowlease.pause_schedule,

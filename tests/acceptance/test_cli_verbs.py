@@ -17,6 +17,7 @@ from rowlease import AsyncClient, Client, Handle, Worker, task
 from rowlease.cli import cli
 from rowlease.client.operations import Requests
 from rowlease.client.queues import Queues
+from rowlease.model import Begun, StreamBatch
 from rowlease.store import Store
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.routines import PUBLIC, load_routines
@@ -65,6 +66,8 @@ schedule fire nightly --json
 schedule remove nightly --json
 loads list --json
 loads discard flights --json
+loads streams --json
+loads forget-stream clicks --json
 workers --json
 operations --json
 depth --json
@@ -133,6 +136,10 @@ def test_every_routine_has_a_command_or_another_caller(
     called: set[str], run: Run, store: Store, sql: Sql
 ) -> None:
     store.begin_load("flights", "default", "test")
+    batch = StreamBatch("clicks", "q", 0)
+    begun = store.begin_load(batch.load_id, "default", "test", batch=batch)
+    assert isinstance(begun, Begun)
+    store.promote(batch.load_id, begun.run_number, 0)
     called.clear()
     answers = {}
     for command in COMMANDS.strip().splitlines():
@@ -142,6 +149,8 @@ def test_every_routine_has_a_command_or_another_caller(
             answers[command] = run(command)
     assert answers["requests result 1 --json"] == {"request_id": 1, "result": 42}
     assert answers["loads discard flights --json"]["num_discarded"] == 0
+    assert answers["loads streams --json"][0]["batch_number"] == 0
+    assert answers["loads forget-stream clicks --json"]["num_loads"] == 1
     assert sql("select count(*) from rowlease.operations where verb = 'purge'") == [(1,)]
     routines = {name for name, each in load_routines("postgresql").items() if each.schema == PUBLIC}
     elsewhere = set().union(*ELSEWHERE.values())

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
           "lane", "lane_part", "queue_waiter", "queue_settings", "schedule", "unknown_kind",
-          "progress", "attempt", "rate_start", "operation", "requeued",
+          "progress", "attempt", "rate_start", "operation", "requeued", "stream",
           "batch", "batch_wait")  # fmt: skip
 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.model import Begun, Failure, NewRequest, Outcome
+from rowlease.model import Begun, Failure, NewRequest, Outcome, StreamBatch
 from rowlease.store import Store
 from tests.contract.sessions import Session
 
@@ -102,6 +102,16 @@ def loaded(store: Store) -> Any:
     return begun, store.promote("first", begun.run_number, 0)
 
 
+def streamed(store: Store) -> str:
+    """A stream that has enqueued an empty batch."""
+    batch = StreamBatch("s", None, 0)
+    begun = store.begin_load(batch.load_id, "default", "me", batch=batch)
+    assert isinstance(begun, Begun)
+    store.promote(batch.load_id, begun.run_number, 0)
+    store.maintain()
+    return batch.stream
+
+
 def listed(store: Store) -> Any:
     store.worker_heartbeat(
         "w", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0
@@ -161,6 +171,8 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "list_leases": lambda s: (leased(s), s.list_leases())[1][0].kind,
     "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_line,
     "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
+    "list_streams": lambda s: (streamed(s), s.list_streams())[1][0].batch_number,
+    "forget_stream": lambda s: s.forget_stream(streamed(s)),
     "list_operations": listed_operations,
     "list_batches": lambda s: (loaded(s), s.list_batches())[1][0].batch_id,
     "advance_ids": lambda s: (

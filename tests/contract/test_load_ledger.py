@@ -218,15 +218,3 @@ def test_a_sweep_passes_over_a_load_that_is_being_promoted(
     one.commit()
     assert len(store.rows("queue", "request_id")) == 2
     assert ledger(store)[0][2] == "Promoted"
-
-
-@pytest.mark.only_on("postgresql", why="it alone has the format that streams write")
-def test_old_batches_of_streams_are_forgotten_and_no_other_load(
-    store: Session, clock: Clock
-) -> None:
-    for load_id, made_of in (("clicks/0", "query 7"), ("day", "payload string"), ("none", None)):
-        store.promote(load_id, store.begun(load_id, "one", made_of), 0)
-    clock.advance(days=8)
-    store.promote("clicks/1", store.begun("clicks/1", "one", "query 7"), 0)
-    store.maintain()
-    assert {row[0] for row in store.rows("load", "load_id")} == {"clicks/1", "day", "none"}

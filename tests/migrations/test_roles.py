@@ -30,11 +30,11 @@ READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
-    "measure_waits", "list_operations", "list_batches", "finish_batches", "demand",
+    "list_streams", "measure_waits", "list_operations", "list_batches", "finish_batches", "demand",
     "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {
-    "operate", "recount", "pause", "resume", "configure_queue",
+    "operate", "recount", "forget_stream", "pause", "resume", "configure_queue",
     "delete_queue",
     "maintain", "advance_ids",
     "discard_staged", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",

@@ -231,7 +231,7 @@ def test_a_database_that_goes_away_in_mid_load_leaves_a_load_that_can_come_again
         (
             "payload string",
             {"que": "x"},
-            "no option 'que'; the options are dsn, kind, load_id, query_id, queue",
+            "no option 'que'; the options are dsn, kind, load_id, queue",
         ),
         ("payload string", {"load_id": "x" * 101}, "load_id must have 1 to 100 characters"),
         ("payload string", {"load_id": "x "}, "load_id 'x ' ends in a blank; leave the blank out"),

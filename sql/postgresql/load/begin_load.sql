@@ -1,11 +1,15 @@
 -- begin_load: start a run of a load, and end any earlier run.
 -- params:   p_load_id text, p_queue_name text, p_run_by text (the name of the run, 1 to 200
---           characters, unique), p_columns text (a description of its rows; null: none)
+--           characters, unique), p_columns text (a description of its rows; null: none),
+--           p_stream_name text (of which stream it is a batch; null: none), p_query_id text (the
+--           streaming query; null: not known), p_batch_number bigint
 -- returns:  outcome text -- 'ok' | 'repeat' (it is promoted: stage nothing), run_number bigint (of this
 --           run; null if it is promoted), num_rows bigint, num_enqueued bigint, num_duplicates bigint,
---           num_clamped bigint, max_priority integer (of the queue; writers clamp to it)
+--           num_clamped bigint (all 0 for a batch whose load is no longer known), max_priority
+--           integer (of the queue; writers clamp to it)
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
---           for other columns, RL014 a later run has taken the load over from this one, or it was ended
+--           for other columns, or as check_stream, RL014 a later run has taken the load over from
+--           this one, or it was ended
 -- locks:    the load's row; rows of staging and lane_part of this load
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
 --           run stages do not count. It starts at a random number up to 2^32 and grows by random
@@ -16,7 +20,8 @@
 --           A promoted load that is begun with other columns is refused, because it would enqueue
 --           nothing.
 create or replace function rowlease.begin_load(
-  p_load_id text, p_queue_name text, p_run_by text, p_columns text default null
+  p_load_id text, p_queue_name text, p_run_by text, p_columns text default null,
+  p_stream_name text default null, p_query_id text default null, p_batch_number bigint default null
 ) returns table (outcome text, run_number bigint, num_rows bigint, num_enqueued bigint,
                  num_duplicates bigint, num_clamped bigint, max_priority integer)
 language plpgsql security definer
@@ -37,9 +42,18 @@ begin
                 'and the name of its run has 1 to 200';
   end if;
   v_settings := rowlease_internal.check_queue(p_queue_name);
+  if rowlease_internal.check_stream(p_stream_name, p_query_id, p_batch_number) then
+    select * into v_load from rowlease.load l
+     where l.load_id = p_load_id and l.status = 'Promoted';
+    return query select 'repeat'::text, null::bigint, coalesce(v_load.num_rows, 0),
+                        coalesce(v_load.num_enqueued, 0), coalesce(v_load.num_duplicates, 0),
+                        coalesce(v_load.num_clamped, 0), v_settings.max_priority::integer;
+    return;
+  end if;
   insert into rowlease.load as l (load_id, queue_name, status, num_rows, columns, run_number, run_by,
-                                  started_time, reported_time)
-  values (p_load_id, p_queue_name, 'Staging', 0, p_columns, v_step, v_by, v_now, v_now)
+                                  started_time, reported_time, stream_name, query_id, batch_number)
+  values (p_load_id, p_queue_name, 'Staging', 0, p_columns, v_step, v_by, v_now, v_now,
+          p_stream_name, p_query_id, p_batch_number)
   on conflict (load_id) do update set load_id = l.load_id
   returning * into v_load;
   if v_load.queue_name <> p_queue_name then
@@ -69,7 +83,8 @@ begin
     update rowlease.load l
        set status = 'Staging', run_number = l.run_number + v_step, run_by = v_by,
            past_runs = left(l.run_by || e'\n' || l.past_runs, 10000), queue_name = p_queue_name,
-           columns = p_columns, num_staged = 0, started_time = v_now, reported_time = v_now
+           columns = p_columns, num_staged = 0, started_time = v_now, reported_time = v_now,
+           stream_name = p_stream_name, query_id = p_query_id, batch_number = p_batch_number
      where l.load_id = p_load_id
     returning * into v_load;
   end if;

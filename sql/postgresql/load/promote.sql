@@ -7,11 +7,11 @@
 --           num_clamped bigint (rows whose priority was lowered to the queue's maximum, by the
 --           writer or here)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006
---           no kind, RL008 staged rows differ from the expected count, RL014 another run has taken
---           the load over, RL016 bad headers, RL017 as take_batches; 22P02 a payload or headers
+--           no kind, RL008 staged rows differ from the expected count, RL001, RL009 as take_stream, RL014
+--           another run has taken the load over, RL016 bad headers, RL017 as take_batches; 22P02 a payload or headers
 --           that are not JSON, 40001 as check_staged and check_copies
--- locks:    the load's row; the queue's settings row if it has a capacity; as add_staged and
---           take_batches
+-- locks:    the load's row; as take_stream; the queue's settings row if it has a capacity; as
+--           add_staged and take_batches
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. Two tries of a task that computed
@@ -34,7 +34,8 @@ declare
   v_load     rowlease.load := rowlease_internal.take_load(p_load_id, p_run_number);
   v_written  bigint;
   v_staged   bigint;
-  v_in_lane  bigint;
+  v_in_lane  bigint := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
+                         where p.run_number = p_run_number);
   v_grouped  bigint;
   v_enqueued bigint;
   v_clamped  bigint;
@@ -51,13 +52,12 @@ begin
             where q.queue_name = v_load.queue_name))
     into v_written, v_staged, v_grouped, v_clamped
     from rowlease.staging s where (s.load_id, s.run_number) = (p_load_id, p_run_number);
-  v_in_lane := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
-                 where p.run_number = p_run_number);
   if v_staged + v_in_lane is distinct from p_expected_rows then
     raise exception using errcode = 'RL008',
       message = format('load "%s" has the wrong number of staged rows (%s; expected: %s); write it again',
                        p_load_id, v_staged + v_in_lane, p_expected_rows);
   end if;
+  perform rowlease_internal.take_stream(v_load, v_now);
   if v_written > v_staged then
     perform rowlease_internal.check_copies(p_load_id, p_run_number);
   end if;

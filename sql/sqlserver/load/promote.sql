@@ -7,12 +7,12 @@
 --           num_clamped bigint (rows whose priority was lowered to the queue's maximum, by the
 --           writer or here)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full, RL006
---           no kind, RL008 staged rows differ from the expected count, RL014 another run has taken
---           the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
+--           no kind, RL008 staged rows differ from the expected count, RL001, RL009 as take_stream, RL014
+--           another run has taken the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
 --           JSON, 51012 as take_lock, add_staged and check_copies
--- locks:    the load's lock; the lock of the run's writers; the queue's admission lock if it has a capacity; the lock of all dedup
---           keys of the queue if the load has any; as add_staged and take_batch; after the commit,
---           as drop_staged
+-- locks:    the load's lock; the lock of the run's writers; as take_stream; the queue's admission
+--           lock if it has a capacity; the lock of all dedup keys of the queue if the load has any; as
+--           add_staged and take_batch; after the commit, as drop_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. Two tries of a task that computed
@@ -57,6 +57,7 @@ begin
                        N'; expected: ', @p_expected_rows, N'); write it again');
     throw 51008, @says, 1;
   end;
+  exec rowlease_internal.take_stream @p_load_id, @now;
   if @written > @rows
     exec rowlease_internal.check_copies @p_load_id, @p_run_number;
   exec rowlease_internal.admit @queue, @p_expected_rows, 0, @now, @admitted output;

@@ -25,10 +25,12 @@ COLUMNS = (
     "started_time",
 )
 
+STREAM_COLUMNS = ("stream_name", "query_id", "batch_number", "promoted_time")
+
 
 @click.group(cls=ListGroup)
 def loads() -> None:
-    """List loads from Spark, or discard one. Without a command: `list`."""
+    """List loads and streams from Spark; discard or forget one. Without a command: `list`."""
 
 
 @loads.command("list")
@@ -75,3 +77,45 @@ def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None
         rows = counted(count, "staged row")
         word = "would discard" if dry_run else "discarded"
         click.echo(f"load {load_id}: {word} {rows}")
+
+
+@loads.command()
+@limit_option(100)
+@dsn_option
+@json_option
+def streams(limit: int, dsn: str | None, as_json: bool) -> None:
+    """List streams and the last batch that each has enqueued."""
+    from rowlease.client.database import connect
+
+    with connect(dsn) as store:
+        rows = store.list_streams(limit=limit)
+    show_rows(rows, STREAM_COLUMNS, as_json, "there is no stream")
+
+
+@loads.command()
+@click.argument("stream")
+@dry_run_option
+@dsn_option
+@json_option
+def forget_stream(stream: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+    """Let another query have the name of a stream.
+
+    The batches that the stream has enqueued are forgotten: what the other query enqueues again,
+    runs again.
+    """
+    from rowlease.client.database import connect
+    from rowlease.errors import InvalidRequest
+    from rowlease.model import Outcome
+
+    with connect(dsn) as store:
+        found = store.forget_stream(stream, dry_run=dry_run)
+    if found.outcome == Outcome.NOT_FOUND:
+        raise InvalidRequest(f"there is no stream {stream!r}; `rowlease loads streams` lists them")
+    if as_json:
+        show_json({"stream": stream, **found._asdict(), "dry_run": dry_run})
+    else:
+        word = "would forget" if dry_run else "forgot"
+        query = found.query_id or "(unknown)"
+        click.echo(
+            f"stream {stream}: {word} its batches up to {found.batch_number} of the query {query}"
+        )

@@ -11,7 +11,15 @@ from rowlease.model.findings import (
     WorkerState,
 )
 from rowlease.model.leases import Claim, Exchanged, Failure, Held, Lease, LeasedRequest, Renewal
-from rowlease.model.loads import BatchState, Begun, LoadState, Promoted
+from rowlease.model.loads import (
+    BatchState,
+    Begun,
+    Forgotten,
+    LoadState,
+    Promoted,
+    StreamBatch,
+    StreamState,
+)
 from rowlease.model.operations import OperationState, Step, Touched
 from rowlease.model.outcomes import Outcome
 from rowlease.model.queues import Corrected, DeadLetterGroup, Depth, NextRequest, QueueState, Waits
@@ -59,6 +67,7 @@ __all__ = [
     "Failure",
     "Finding",
     "Fired",
+    "Forgotten",
     "Found",
     "Held",
     "Lease",
@@ -77,6 +86,8 @@ __all__ = [
     "Schedule",
     "ScheduleClaim",
     "Step",
+    "StreamBatch",
+    "StreamState",
     "Touched",
     "TypeRule",
     "Waits",

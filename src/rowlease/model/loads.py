@@ -20,6 +20,55 @@ class Begun(NamedTuple):
     max_priority: int
 
 
+class StreamBatch(NamedTuple):
+    """A batch of a stream, which is a load.
+
+    Attributes:
+        stream: the unique name of the stream, 1 to 80 characters.
+        query_id: the id of the streaming query, which its checkpoint keeps; None if not known.
+        number: the number of the batch, from 0.
+    """
+
+    stream: str
+    query_id: str | None
+    number: int
+
+    @property
+    def load_id(self) -> str:
+        """The id of the load."""
+        return f"{self.stream}/{self.number}"
+
+
+class StreamState(NamedTuple):
+    """What a stream has enqueued, in the column order of the routine `list_streams`.
+
+    Attributes:
+        query_id: the streaming query; None if not known.
+        batch_number: the number of the last batch that was enqueued.
+        promoted_time: when that batch was enqueued.
+    """
+
+    stream_name: str
+    query_id: str | None
+    batch_number: int
+    promoted_time: datetime
+
+
+class Forgotten(NamedTuple):
+    """The answer to `forget_stream`, in its column order.
+
+    Attributes:
+        query_id: the streaming query that the stream belonged to; None if not known.
+        batch_number: the number of the last batch that it had enqueued.
+        num_loads: the number of loads of the stream that were dropped.
+    """
+
+    outcome: Outcome
+    query_id: str | None
+    batch_number: int | None
+    num_loads: int | None
+
+
 class Promoted(NamedTuple):
     """The answer to `promote`: `ok`, or `repeat` with the counts of the first call.
 
@@ -41,7 +90,7 @@ class LoadState(NamedTuple):
 
     Attributes:
         queue_name: the queue; None until the load is named.
-        status: `Staging` or `Promoted`.
+        status: `Staging`, `Promoted`, or `Ended` if its job failed or was cancelled.
         run_by: the program that writes or wrote it.
         silent_seconds: the time since its run reported progress; None if it is promoted.
     """

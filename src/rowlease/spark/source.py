@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.model import StreamBatch
 from rowlease.spark.columns import schema_text
 from rowlease.spark.jdbc import is_connect
 from rowlease.spark.load import named_load
@@ -32,7 +33,9 @@ WRITTEN = {
     "group_key": ("string",),
     "headers": ("string",),
 }
-WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id", "query_id"}
+WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
+#: The options that only `batch_sink` gives.
+SINK_OPTIONS = {"stream", "batch_number", "query_id"}
 STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}
 #: The maximum length of a stream's name. The load id is this name, `/` and a batch's number.
 MAX_STREAM = 80
@@ -65,17 +68,16 @@ class RowleaseSource(DataSource):
             )
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """Options: dsn, queue, kind (for rows without one), load_id, query_id (of batch_sink)."""
+        """Options: dsn, queue, kind (for rows without one), load_id; see also SINK_OPTIONS."""
         with one_sentence():
-            self._check(WRITE_OPTIONS)
+            batch = self._batch()
+            self._check(WRITE_OPTIONS if batch is None else WRITE_OPTIONS | SINK_OPTIONS)
             if overwrite:
                 raise ConfigError('requests can only be added; write with .mode("append")')
             parts = self._parts(schema)
-            load_id = named_load(self.options.get("load_id"))
+            load_id = batch.load_id if batch else named_load(self.options.get("load_id"))
             made_of = schema_text(schema, self.options.get("kind"))
-            if query := self.options.get("query_id"):
-                made_of = f"query {query}: {made_of}"
-            return ArrowParts(parts, load_id, made_of)
+            return ArrowParts(parts, load_id, made_of, batch)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Options: dsn, queue, kind (for rows without one), stream (the name of the stream)."""
@@ -91,6 +93,13 @@ class RowleaseSource(DataSource):
                     'add .option("stream", "clicks")'
                 )
             return StreamParts(parts, stream)
+
+    def _batch(self) -> StreamBatch | None:
+        """The batch of a stream that `batch_sink` writes."""
+        if "batch_number" not in self.options:
+            return None
+        number = int(self.options["batch_number"])
+        return StreamBatch(self.options["stream"], self.options.get("query_id"), number)
 
     def _parts(self, schema: Any) -> Parts:
         """The writer of a frame's rows.

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 )
 
 from rowlease.errors import ConfigError, InvalidRequest, LoadLost
-from rowlease.model import Begun, Promoted
+from rowlease.model import Begun, Promoted, StreamBatch
 from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
 from rowlease.spark.columns import FOR_LANE
 from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
@@ -36,10 +36,6 @@ IDS = ("load_id", "run_number", "row_id")
 BATCH = "streaming.sql.batchId"
 #: The local property with the id of the streaming query, which is kept in its checkpoint.
 QUERY = "sql.streaming.queryId"
-NEW_CHECKPOINT = (
-    "A stream with a new checkpoint is a new query, and counts its batches from 0 again: give the "
-    "stream another name, or continue with its old checkpoint"
-)
 
 
 @dataclass
@@ -73,28 +69,32 @@ class Parts:
         self._kind = kind
         self._columns = list(columns)
 
-    def begin(self, load_id: str, run_by: str, described: str | None = None) -> Begun | None:
+    def begin(
+        self,
+        load_id: str,
+        run_by: str,
+        described: str | None = None,
+        batch: StreamBatch | None = None,
+    ) -> Begun | None:
         """Begin a load, or take it over from an earlier run.
 
         Args:
             run_by: the name of this run. Another call with the same name gets the same run number.
-            described: the columns and types of the rows, or the streaming query.
+            described: the columns and types of the rows.
+            batch: the batch of a stream that the load is.
 
         Returns:
             The run; None if the load was already promoted.
 
         Raises:
-            InvalidRequest: the load belongs to another queue, or was promoted from other columns or
-                by another streaming query.
+            InvalidRequest: the load belongs to another queue, was promoted from other columns, or
+                its stream belongs to another streaming query.
             LoadLost: a later run has taken the load over from this one.
         """
         with self.store() as store:
-            try:
-                begun = heard(lambda: store.begin_load(load_id, self._queue, run_by, described))
-            except InvalidRequest as error:
-                if described is None or not described.startswith("query "):
-                    raise
-                raise InvalidRequest(f"{error}. {NEW_CHECKPOINT}") from None
+            begun = heard(
+                lambda: store.begin_load(load_id, self._queue, run_by, described, batch=batch)
+            )
             return None if isinstance(begun, Promoted) else begun
 
     def stage(self, load_id: str, run: Begun, task: Any, batches: Iterator[Any]) -> Part:
@@ -193,15 +193,18 @@ class ArrowParts(DataSourceArrowWriter):
 
     Args:
         described: the columns and types of the frame, which the load stores.
+        batch: the batch of a stream that the frame is.
 
     Raises:
         RowleaseError: the load cannot begin; see `Parts.begin`.
     """
 
-    def __init__(self, parts: Parts, load_id: str, described: str) -> None:
+    def __init__(
+        self, parts: Parts, load_id: str, described: str, batch: StreamBatch | None = None
+    ) -> None:
         self._parts = parts
         self._load_id = load_id
-        self._run = parts.begin(load_id, new_run(), described)
+        self._run = parts.begin(load_id, new_run(), described, batch)
 
     def write(self, iterator: Iterator[Any]) -> Part:
         """See `Parts.stage`. If the load was already promoted, no row is computed."""
@@ -246,19 +249,21 @@ class StreamParts(DataSourceStreamArrowWriter):
                 raise ConfigError(
                     f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
                 )
-            load_id = f"{self._stream}/{number}"
-            run = self._parts.begin(load_id, self._run_by, f"query {task.getLocalProperty(QUERY)}")
-            return Part() if run is None else self._parts.stage(load_id, run, task, iterator)
+            batch = StreamBatch(self._stream, task.getLocalProperty(QUERY), int(number))
+            run = self._parts.begin(batch.load_id, self._run_by, batch=batch)
+            if run is None:
+                return Part()
+            return self._parts.stage(batch.load_id, run, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        load_id = f"{self._stream}/{batchId}"
+        batch = StreamBatch(self._stream, None, batchId)  # Spark does not name the query here
         with one_sentence():
             for run_number in run_numbers(messages):
-                self._parts.promote(load_id, run_number, messages)
+                self._parts.promote(batch.load_id, run_number, messages)
             if not messages:  # a batch without tasks is an empty load
-                run = self._parts.begin(load_id, self._run_by)
+                run = self._parts.begin(batch.load_id, self._run_by, batch=batch)
                 if run is not None:
-                    self._parts.promote(load_id, run.run_number, [])
+                    self._parts.promote(batch.load_id, run.run_number, [])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """End the run of the batch that the tasks' reports name.
@@ -266,8 +271,9 @@ class StreamParts(DataSourceStreamArrowWriter):
         Without a report, nothing is ended: to begin the load here would take it from another driver
         of the stream. Spark replays the batch, and the next run drops the rows of this one.
         """
+        batch = StreamBatch(self._stream, None, batchId)
         for run_number in run_numbers(messages):
-            self._parts.discard(f"{self._stream}/{batchId}", run_number)
+            self._parts.discard(batch.load_id, run_number)
 
 
 def run_numbers(messages: Sequence[WriterCommitMessage | None]) -> set[int]:

@@ -16,10 +16,10 @@ def batch_sink(
 ) -> Callable[[Any, int], None]:
     """Make a sink: `frame.writeStream.foreachBatch(batch_sink(dsn, ...)).start()`.
 
-    The load id of a batch is the stream's name, `/` and the number of the batch. So a batch that is
-    replayed after a crash changes nothing. With a new checkpoint, Spark numbers the batches from 0
-    again. Such a batch is refused if the stream has enqueued one of this number before. In that
-    case give the stream another name. PostgreSQL only.
+    The load id of a batch is the stream's name, `/` and the number of the batch. A batch that is
+    replayed changes nothing, however late. A new checkpoint makes another streaming query, whose
+    batches are refused: its rows may be enqueued already. Then give the stream another name, or use
+    `rowlease loads forget-stream`. PostgreSQL only.
 
     Args:
         dsn: the same as for `enqueue`.
@@ -41,7 +41,7 @@ def batch_sink(
     given = RequestColumns(**columns)
 
     def sink(batch: Any, number: int) -> None:
-        options = {"dsn": dsn, "queue": queue, "load_id": f"{stream}/{number}"}
+        options = {"dsn": dsn, "queue": queue, "stream": stream, "batch_number": str(number)}
         if isinstance(given.kind, str):
             options["kind"] = given.kind
         # Spark Connect hides the query's id.

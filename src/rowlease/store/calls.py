@@ -29,6 +29,7 @@ from rowlease.model import (
     OperationState,
     Outcome,
     Schedule,
+    StreamState,
     Waits,
 )
 from rowlease.store import deadlines
@@ -56,6 +57,7 @@ V = TypeVar(
     NextRequest,
     OperationState,
     Schedule,
+    StreamState,
     Schema,
     Waits,
 )

@@ -6,7 +6,7 @@ import json
 from typing import Any, Unpack, cast
 
 from rowlease.filters.filter import Filter, to_json
-from rowlease.model import Corrected, Outcome, Step, Touched
+from rowlease.model import Corrected, Forgotten, Outcome, Step, Touched
 from rowlease.store.calls import Calls
 
 
@@ -91,6 +91,31 @@ class Operating(Calls):
             "delete_queue", p_queue_name=queue, p_purge=purge, p_dry_run=dry_run
         )
         return int(count)
+
+    def forget_stream(
+        self, stream: str, *, dry_run: bool = False, actor: str | None = None
+    ) -> Forgotten:
+        """Forget which batches a stream has enqueued, so that another query may have its name.
+
+        What that query enqueues again runs again.
+
+        Args:
+            dry_run: whether to change nothing.
+            actor: the operator's name, for the audit.
+
+        Raises:
+            InvalidRequest: a batch is being written, or has requests that wait, run or are dead
+                letters.
+        """
+        rows = self._rows(
+            Forgotten._fields,
+            "forget_stream",
+            p_stream_name=stream,
+            p_dry_run=dry_run,
+            p_actor=actor,
+        )
+        outcome, *rest = rows[0]
+        return Forgotten(Outcome(outcome), *rest)
 
     def recount(self, queue: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all, and batches) whose rows were changed by hand.

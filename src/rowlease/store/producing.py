@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowlease.errors import QueueFull
-from rowlease.model import Begun, Enqueued, NewRequest, Outcome, Promoted
+from rowlease.model import Begun, Enqueued, NewRequest, Outcome, Promoted, StreamBatch
 from rowlease.store.calls import OUTCOMES, Calls, to_milliseconds
 
 #: The columns that `begin_load` returns.
@@ -73,7 +73,13 @@ class Producing(Calls):
         return _enqueued(rows, queue, len(requests))
 
     def begin_load(
-        self, load_id: str, queue: str, run_by: str, columns: str | None = None
+        self,
+        load_id: str,
+        queue: str,
+        run_by: str,
+        columns: str | None = None,
+        *,
+        batch: StreamBatch | None = None,
     ) -> Begun | Promoted:
         """Begin a run of a load, before its rows are staged. Drop the rows of an earlier run.
 
@@ -82,6 +88,7 @@ class Producing(Calls):
         Args:
             run_by: the unique name of the run, 1 to 200 characters.
             columns: a description of the rows, which must be the same in every run.
+            batch: the batch of a stream that the load is.
 
         Returns:
             The values that the writers of the load's rows need; or, if the load is already
@@ -89,7 +96,9 @@ class Producing(Calls):
 
         Raises:
             LoadLost: a later run has taken the load over from this one.
+            InvalidRequest: the stream belongs to another streaming query.
         """
+        stream, query_id, number = batch or (None, None, None)
         rows = self._rows(
             BEGIN_LOAD_COLUMNS,
             "begin_load",
@@ -97,6 +106,9 @@ class Producing(Calls):
             p_queue_name=queue,
             p_run_by=run_by,
             p_columns=columns,
+            p_stream_name=stream,
+            p_query_id=query_id,
+            p_batch_number=number,
         )
         outcome, run_number, *counts, max_priority = rows[0]
         if outcome == Outcome.OK:

@@ -23,6 +23,7 @@ from rowlease.model import (
     OperationState,
     QueueState,
     Request,
+    StreamState,
     Waits,
     WorkerState,
 )
@@ -121,6 +122,10 @@ class Reading(Calls):
     def list_loads(self, *, limit: int = 100) -> list[LoadState]:
         """The loads, the newest first."""
         return self._values(LoadState, "list_loads", p_limit=limit)
+
+    def list_streams(self, *, limit: int = 100) -> list[StreamState]:
+        """The streams that have enqueued a batch, the latest first."""
+        return self._values(StreamState, "list_streams", p_limit=limit)
 
     def list_operations(self, *, limit: int = 100) -> list[OperationState]:
         """The operations of operators, the latest first."""

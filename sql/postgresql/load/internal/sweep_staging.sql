@@ -5,11 +5,10 @@
 -- locks:    rows of load, and of staging, skipping locked ones
 -- why:      a run is in the ledger before its rows are staged. So staged rows without a run there
 --           belong to a load that is promoted, that another run has taken over, or that had no report
---           for a day (then its id is free again). A batch of a stream is a load, and its columns
---           begin with the id of the streaming query. Spark repeats only the last batch, so such
---           loads are deleted after the retention of the history. Other loads are kept for ever,
---           because a driver may run again at any time. Runs are looked up in their index, one step
---           each, without reading the rows. While a snapshot is held open, dead entries of promoted
+--           for a day (then its id is free again). A batch of a stream is a load, which is deleted
+--           after the retention of the history, because the table stream keeps what the stream has
+--           enqueued. Other loads are kept for ever: a driver may run again at any time. Runs are
+--           looked up in their index, one step each, without reading the rows. While a snapshot is held open, dead entries of promoted
 --           runs slow this down: then it runs less often, as in keep_floor.
 create or replace function rowlease_internal.sweep_staging(p_now timestamptz, p_limit integer) returns bigint
 language plpgsql
@@ -35,7 +34,7 @@ begin
   delete from rowlease.load l
    where l.load_id = any(array(
            select o.load_id from rowlease.load o
-            where o.columns like 'query %' and not o.in_lane and o.promoted_time
+            where o.stream_name is not null and not o.in_lane and o.promoted_time
                   < p_now - (select max(s.retention_days) from rowlease.queue_settings s) * interval '1 day'
             limit p_limit for update skip locked));
   loop
