@@ -115,11 +115,11 @@ def test_every_command_of_the_walk_runs_in_psql_and_does_what_the_page_says(
 def in_psql(dsn: str, user: str, commands: str) -> str:
     """What psql prints; it ends at the first error."""
     url = sa.make_url(dsn).set(username=user, password="p")
-    place, password = psql_connection(url.render_as_string(hide_password=False))
+    place, variables = psql_connection(url.render_as_string(hide_password=False))
     done = subprocess.run(
         [psql(), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname", place],
         input=commands,
-        env={**os.environ, "PGPASSWORD": password or ""},
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=100,

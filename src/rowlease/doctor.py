@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from rowlease.errors import StoreError
 from rowlease.model import Finding
-from rowlease.store import open_store, schema_differences
+from rowlease.store import diagnose_dsn, open_store, schema_differences
 
 
 def examine(dsn: str) -> list[Finding]:
-    """The findings: first the server, then sessions, queues and the schema.
+    """The findings: first the DSN and the server, then sessions, queues and the schema.
 
     Raises:
         StoreError: the database refused or failed a call.
@@ -19,7 +19,8 @@ def examine(dsn: str) -> list[Finding]:
     with closing(open_store(dsn)) as store:
         store.check_schema()
         sessions = store.diagnose_sessions()
-        findings = [*store.diagnose_server(datetime.now(UTC)), *sessions, *store.diagnose()]
+        server = [*diagnose_dsn(dsn), *store.diagnose_server(datetime.now(UTC))]
+        findings = [*server, *sessions, *store.diagnose()]
     try:
         different = schema_differences(dsn)
     except StoreError as error:

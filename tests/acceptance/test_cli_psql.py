@@ -60,5 +60,10 @@ def test_psql_cannot_open_sql_server() -> None:
         psql_connection("mssql://sa:secret@h/d")
 
 
-def test_a_dsn_without_a_password_sets_none() -> None:
-    assert psql_connection("postgresql://h/d") == ("dbname=d host=h", None)
+def test_what_old_versions_of_psql_do_not_know_is_in_the_environment() -> None:
+    assert psql_connection("postgresql://h/d") == ("dbname=d host=h", {})
+    found = psql_connection("postgresql://:s@h/d?require_auth=scram-sha-256")
+    assert found == (
+        "dbname=d host=h",
+        {"PGPASSWORD": "s", "PGREQUIREAUTH": "scram-sha-256"},
+    )

@@ -30,7 +30,7 @@ USERS = ("worker", "reader")
 @pytest.fixture
 def users(dsn: str, sql: Sql, repository: Path) -> Iterator[dict[str, str]]:
     """The DSN of each user that the script made, when it had run twice."""
-    place, password = psql_connection(dsn)
+    place, variables = psql_connection(dsn)
     script = repository / "deploy" / "compose" / "users_postgresql.sql"
     command = [
         str(psql()),
@@ -43,7 +43,7 @@ def users(dsn: str, sql: Sql, repository: Path) -> Iterator[dict[str, str]]:
     ]
     for number in (1, 2):
         passwords = {f"{name.upper()}_PASSWORD": f"{name}'{number}" for name in USERS}
-        environment = {**os.environ, **passwords, "PGPASSWORD": password or ""}
+        environment = {**os.environ, **passwords, **variables}
         subprocess.run([*command, "--dbname", place], env=environment, check=True)
     yield {
         name: sa.make_url(dsn)

@@ -17,6 +17,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -30,7 +31,8 @@ import rowlease.embedded.binaries
 from rowlease.embedded import embedded
 from rowlease.embedded.binaries import WHEEL_FOLDER
 from rowlease.embedded.keeper import FileLock
-from rowlease.errors import ConfigError, StoreUnavailable
+from rowlease.errors import ConfigError, StoreError, StoreUnavailable
+from rowlease.store import migrate, open_store
 from tests.commands import in_process
 from tests.conftest import free_port
 
@@ -215,7 +217,7 @@ def test_the_first_start_makes_a_server_that_answers(new_home: Path) -> None:
     with embedded(new_home) as dsn:
         assert dsn.startswith("postgresql://rowlease:")
         assert "@127.0.0.1:" in dsn
-        assert dsn.endswith("/rowlease")
+        assert dsn.endswith("/rowlease?require_auth=scram-sha-256")
         assert answer(dsn) == 1
         assert answer(dsn, "show fsync") == "on"
         assert answer(dsn, "show synchronous_commit") == "on"
@@ -413,6 +415,64 @@ def test_the_port_is_the_same_at_the_next_start_unless_it_is_taken(home: Path) -
         assert answers(any_other)
 
 
+def asks_for_the_password(server: socket.socket, heard: list[bytes]) -> None:
+    """A server without TLS that asks each client for its password in clear text."""
+    with contextlib.suppress(OSError):
+        while True:
+            client, _ = server.accept()
+            with client:
+                client.settimeout(PATIENCE)
+                if b"\x04\xd2\x16/" in client.recv(8, socket.MSG_PEEK):  # SSLRequest
+                    client.recv(8)
+                    client.sendall(b"N")
+                client.recv(1000)
+                client.sendall(b"R\0\0\0\x08\0\0\0\x03")
+                heard.append(client.recv(1000))
+
+
+def test_a_program_that_takes_the_port_of_a_stopped_server_gets_no_password(home: Path) -> None:
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as dsn:
+        assert answers(dsn)
+    heard: list[bytes] = []
+    port = int((home / "port").read_text())
+    with socket.create_server(("127.0.0.1", port)) as server:
+        thread = threading.Thread(target=asks_for_the_password, args=(server, heard))
+        thread.start()
+        with (
+            contextlib.closing(open_store(dsn)) as store,
+            pytest.raises(StoreUnavailable, match="cleartext password"),
+        ):
+            store.check_schema()
+        with pytest.raises(StoreError, match="cleartext password"):
+            migrate(dsn)
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert heard
+    assert not any(heard)
+
+
+def test_a_home_in_which_others_may_write_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for mode in (0o777, 0o1777, 0o770):
+        home.chmod(mode)
+        with pytest.raises(
+            ConfigError, match="may be written to by other users; set ROWLEASE_HOME"
+        ):
+            embedded(home).__enter__()
+    assert not list(home.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_the_home_of_another_user_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, 65534, 65534)
+    with pytest.raises(ConfigError, match="belongs to user 65534, not to user 0; set"):
+        embedded(home).__enter__()
+    assert not list(home.iterdir())
+
+
 def test_a_start_is_announced_once(new_home: Path) -> None:
     started: list[tuple[str, bool]] = []
 
@@ -444,7 +504,10 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
     assert rowlease("psql", "-XAtc", "show search_path").stdout == "public\n"
     assert rowlease("psql", "-Xc", "nonsense").returncode == 1
     found = rowlease("url")
-    assert re.fullmatch(r"postgresql://rowlease:\w+@127.0.0.1:\d+/rowlease\n", found.stdout)
+    assert re.fullmatch(
+        r"postgresql://rowlease:\w+@127.0.0.1:\d+/rowlease\?require_auth=scram-sha-256\n",
+        found.stdout,
+    )
     assert found.stderr.endswith(
         "runs only while a program uses it, for example `rowlease psql`.\n"
     )

@@ -6,6 +6,7 @@ import string
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
 from rowlease.store import jdbc_options, migrate, open_store, redact
+from rowlease.store.postgresql.dsn import IN_URL, JDBC_NAMES, OF_LIBPQ
 
 #: A password that is not part of any message.
 SECRET = "hunter2"
@@ -173,10 +175,49 @@ def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: st
             "postgresql://u@h/db?sslmode=verify-full&sslrootcert=/ca.pem",
             {"sslmode": "verify-full", "sslrootcert": "/ca.pem"},
         ),
+        (
+            "postgresql://u@h/db?sslrootcert=system",
+            {
+                "sslmode": "verify-full",
+                "sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory",
+            },
+        ),
+        (
+            "postgresql://u@h/db?require_auth=scram-sha-256&channel_binding=require"
+            "&sslnegotiation=direct&sslcert=/c&sslkey=/k&gssencmode=disable",
+            {
+                "requireAuth": "scram-sha-256",
+                "channelBinding": "require",
+                "sslNegotiation": "direct",
+                "sslcert": "/c",
+                "sslkey": "/k",
+                "gssEncMode": "disable",
+            },
+        ),
     ],
 )
 def test_jdbc_options_have_the_values_of_the_dsn(dsn: str, options: dict[str, str]) -> None:
     assert jdbc_options(dsn).items() >= options.items()
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("sslcrl=/crl.pem", "no option sslcrl, which the DSN"),
+        ("ssl_min_protocol_version=TLSv1.3", "no option ssl_min_protocol_version"),
+        ("requirepeer=postgres", "no option requirepeer"),
+        ("host=/run/postgresql", "names a Unix socket"),
+    ],
+)
+def test_what_jdbc_cannot_keep_of_a_dsn_is_refused(option: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as raised:
+        jdbc_options(f"postgresql://u:{SECRET}@/db?{option}")
+    assert SECRET not in str(raised.value)
+
+
+def test_the_parameters_of_libpq_that_jdbc_is_given_exist() -> None:
+    libpq = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
+    assert {*IN_URL, *JDBC_NAMES, *OF_LIBPQ} <= libpq
 
 
 def test_hosts_and_ports_that_do_not_match_are_refused() -> None:

@@ -50,14 +50,15 @@ def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     from rowlease.store import psql_connection
 
     with database(dsn) as found:
-        connection, password = psql_connection(found)
-        environment = {**os.environ, **({} if password is None else {"PGPASSWORD": password})}
+        connection, variables = psql_connection(found)
         # Ctrl-C cancels the query in psql, and must not end this process. Use a handler instead of
         # SIG_IGN, because psql would inherit SIG_IGN.
         before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             done = subprocess.run(
-                [program(), *arguments, "--dbname", connection], env=environment, check=False
+                [program(), *arguments, "--dbname", connection],
+                env={**os.environ, **variables},
+                check=False,
             )
         finally:
             signal.signal(signal.SIGINT, before)

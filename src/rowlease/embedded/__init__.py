@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -67,11 +68,13 @@ def embedded(
             home, and True if this is the first start there, which takes longer.
 
     Yields:
-        The DSN of a superuser, postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease.
+        The DSN of a superuser,
+        postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease?require_auth=scram-sha-256.
 
     Raises:
         ConfigError: the port is in use, or the server runs on another port; there are no binaries;
-            the data belongs to another major version; or the home is not writable.
+            the data belongs to another major version; the home is not writable; or others may write
+            to it.
         StoreUnavailable: the server did not answer within 60 s. The message has the end of its log.
     """
     if sys.platform == "win32" or (os.geteuid() == 0 and sys.platform != "linux"):
@@ -85,6 +88,7 @@ def embedded(
     order = _order(home.expanduser().absolute(), dict(settings or {}), _wanted_port(port))
     try:
         Path(order.home).mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_home(Path(order.home))
         users = FileLock(order.path("users.lock"))
     except OSError as error:
         raise ConfigError(
@@ -98,6 +102,24 @@ def embedded(
     finally:
         _leave_to_keeper(order)
         users.close()
+
+
+def _check_home(home: Path) -> None:
+    """Refuse a home in which another user could place files or links.
+
+    Raises:
+        ConfigError: another user owns the home, or others may write to it.
+    """
+    found = home.stat()
+    if found.st_uid != os.geteuid():
+        why = f"belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        why = "may be written to by other users"
+    else:
+        return
+    raise ConfigError(
+        f"the folder {home} {why}; set ROWLEASE_HOME to a folder of your own, which may be below it"
+    )
 
 
 def _order(home: Path, settings: dict[str, str], port: int) -> Order:
@@ -273,7 +295,10 @@ def _dsn(order: Order, port: int, database: str) -> str:
             f"{order.path('password')} cannot be read ({error.strerror}); without this file, the "
             f"server of {order.data} cannot be used, so restore it, or use another ROWLEASE_HOME"
         ) from error
-    return f"postgresql://rowlease:{password}@127.0.0.1:{port}/{database}"
+    # Another program that takes the port while no server runs must not get the password.
+    return (
+        f"postgresql://rowlease:{password}@127.0.0.1:{port}/{database}?require_auth=scram-sha-256"
+    )
 
 
 def _log_end(order: Order) -> str:

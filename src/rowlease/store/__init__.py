@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from rowlease.errors import ConfigError, RowleaseError, StoreConflict
+from rowlease.model import Finding
 from rowlease.store import deadlines
 from rowlease.store.bulk import BulkStore
 from rowlease.store.calls import Notifications
@@ -190,8 +191,8 @@ def schema_differences(dsn: str) -> list[Difference]:
     return postgresql(dsn)
 
 
-def psql_connection(dsn: str) -> tuple[str, str | None]:
-    """The DSN for psql: a connection string without the password, and the password.
+def psql_connection(dsn: str) -> tuple[str, dict[str, str]]:
+    """The DSN for psql: a connection string without the password, and variables.
 
     Raises:
         ConfigError: the DSN cannot be read, or names SQL Server.
@@ -199,9 +200,27 @@ def psql_connection(dsn: str) -> tuple[str, str | None]:
     check_engine(dsn)
     if is_sqlserver(dsn):
         raise ConfigError(f"{redact(dsn)} is SQL Server; use sqlcmd")
-    from rowlease.store.postgresql.dsn import without_password
+    from rowlease.store.postgresql.dsn import for_psql
 
-    return without_password(dsn)
+    return for_psql(dsn)
+
+
+def diagnose_dsn(dsn: str) -> list[Finding]:
+    """What is wrong with a DSN that can be used: nobody verifies the server.
+
+    Raises:
+        ConfigError: as `open_store`.
+    """
+    check_engine(dsn)
+    if is_sqlserver(dsn):  # its certificate is verified, unless the DSN says otherwise
+        return []
+    from rowlease.store.postgresql.dsn import VERIFY, unverified_host
+
+    host = unverified_host(dsn)
+    if host is None:
+        return []
+    message = f"nobody verifies that {host} is the database, because the DSN has no sslmode"
+    return [Finding("tls", host, message, VERIFY)]
 
 
 def jdbc_options(dsn: str) -> dict[str, str]:

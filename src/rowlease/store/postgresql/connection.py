@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -21,6 +23,9 @@ from rowlease.store import deadlines
 from rowlease.store.dsn import redact
 from rowlease.store.error_texts import FOREIGN_SCHEMA, our_error
 from rowlease.store.pool import Place
+from rowlease.store.postgresql.dsn import VERIFY, unverified_host
+
+logger = logging.getLogger("rowlease")
 
 RV = TypeVar("RV")
 
@@ -169,6 +174,13 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
+@cache  # a program may have many stores
+def _warn(host: str) -> None:
+    logger.warning(
+        "nobody verifies that %s is the database, because the DSN has no sslmode; %s", host, VERIFY
+    )
+
+
 class Connector:
     """Opens connections.
 
@@ -229,6 +241,8 @@ class Connector:
             raise our_error([FOREIGN_SCHEMA], owner, redact(self._dsn))
         self.is_proxied = pid != connection.info.backend_pid
         self._is_known = True
+        if host := unverified_host(self._dsn):
+            _warn(host)
         if not self.is_proxied:
             return connection
         for name, value in zip(NEEDED, found, strict=True):
