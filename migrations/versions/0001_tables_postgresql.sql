@@ -461,11 +461,12 @@ create table rowlease.queue_waiter (
   constraint queue_waiter_pkey primary key (waiter_id)
 );
 
--- What operators have done to requests and queues. `maintain` drops a row 90 days after its last step.
+-- What operators have done to requests, queues, schedules and loads. `maintain` drops a row 90 days
+-- after its last step.
 create table rowlease.operation (
   operation_id   bigint       not null generated always as identity,  -- identifies the operation
   verb           varchar(20)  not null,            -- what was done: cancel, requeue, pause and others
-  filter         jsonb        not null,            -- to which requests, or to which queue
+  filter         jsonb        not null,            -- to which requests, queue, schedule or load
   arguments      jsonb        not null,            -- what else was given, such as a priority or settings
   actor          varchar(200),                     -- who did it, as the caller says
   login          varchar(200) not null,            -- the database user of the session

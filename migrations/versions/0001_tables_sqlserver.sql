@@ -437,7 +437,8 @@ create table rowlease.QueueWaiter (
   constraint queue_waiter_pkey primary key (WaiterId)
 );
 go
--- What operators have done to requests and queues. `maintain` drops a row 90 days after its last step.
+-- What operators have done to requests, queues, schedules and loads. `maintain` drops a row 90 days
+-- after its last step.
 create table rowlease.Operation (
   OperationId   bigint        identity(1, 1) not null,
   Verb          varchar(20)   collate Latin1_General_100_BIN2 not null,

@@ -70,7 +70,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.measure_waits, rowlease.list_operations, rowlease.list_batches,
                           rowlease.finish_batches, rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.discard_staged, rowlease.forget_stream,
+grant execute on function rowlease.discard_load, rowlease.forget_stream,
                           rowlease.pause, rowlease.resume,
                           rowlease.configure_queue, rowlease.delete_queue,
                           rowlease.maintain, rowlease.advance_ids, rowlease.recount, rowlease.operate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from rowlease.store import Store
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.routines import PUBLIC, load_routines
 from rowlease.tasks.requests import OPTIONS
+from tests.audited import CHANGES, VERBS
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 Run = Callable[[str], Any]
@@ -84,7 +86,7 @@ ELSEWHERE = {
     },
     "by programs": {"enqueue", "listen_finished"},
     "by `rowlease top` on a terminal, and the dashboard": {"measure_waits"},
-    "by Spark": {"begin_load", "promote", "report_load"},
+    "by Spark": {"begin_load", "discard_staged", "promote", "report_load"},
     "`rowlease requests` calls `operate` instead": {"cancel", "purge", "requeue"},
     "by autoscalers": {"demand"},
     "by routines and tests": {"now"},
@@ -132,14 +134,20 @@ def run(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return call
 
 
-def test_every_routine_has_a_command_or_another_caller(
-    called: set[str], run: Run, store: Store, sql: Sql
-) -> None:
+def loads_of_spark(store: Store) -> None:
+    """A load that is not promoted, and a batch of a stream that is."""
     store.begin_load("flights", "default", "test")
     batch = StreamBatch("clicks", "q", 0)
     begun = store.begin_load(batch.load_id, "default", "test", batch=batch)
     assert isinstance(begun, Begun)
     store.promote(batch.load_id, begun.run_number, 0)
+    store.maintain()
+
+
+def test_every_routine_has_a_command_or_another_caller(
+    called: set[str], run: Run, store: Store, sql: Sql
+) -> None:
+    loads_of_spark(store)
     called.clear()
     answers = {}
     for command in COMMANDS.strip().splitlines():
@@ -155,6 +163,22 @@ def test_every_routine_has_a_command_or_another_caller(
     routines = {name for name, each in load_routines("postgresql").items() if each.schema == PUBLIC}
     elsewhere = set().union(*ELSEWHERE.values())
     assert routines - called - elsewhere == set()
+
+
+def test_every_change_by_a_command_is_in_the_audit_with_its_operator(
+    run: Run, store: Store, sql: Sql
+) -> None:
+    loads_of_spark(store)
+    for command in COMMANDS.strip().splitlines():
+        if command not in ("worker", "requests result 1 --json"):  # which waits for a worker
+            run(command)
+    noted = sql("select verb, actor from rowlease.operations")
+    assert {verb for verb, _ in noted} == {*CHANGES, *VERBS} - {"operate"}
+    assert {actor for _, actor in noted} == {getpass.getuser()}
+    run("schedule add nightly '0 3 * * *' double --actor ann")
+    assert sql("select actor from rowlease.operations order by operation_id desc limit 1") == [
+        ("ann",)
+    ]
 
 
 def test_every_method_of_a_client_has_a_command() -> None:

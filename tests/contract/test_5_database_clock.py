@@ -17,7 +17,7 @@ PUBLIC = {
     "enqueue", "enqueue_many", "begin_load", "report_load", "promote", "discard_staged",
     "dequeue", "complete", "fail", "abandon", "exchange",
     "renew", "maintain", "worker_heartbeat", "remove_worker", "depth", "explain",
-    "operate", "pause", "resume", "configure_queue", "schema_version",
+    "operate", "pause", "resume", "configure_queue", "discard_load", "schema_version",
 }  # fmt: skip
 #: And these, where the database can notify.
 NOTIFICATIONS = {"listen", "announce_idle"}

@@ -812,7 +812,7 @@ def test_a_claim_reads_the_lane_only_while_a_load_is_in_it(store: Session) -> No
 
 @pytest.mark.parametrize("limit", [{}, {"max_in_flight": 100}], ids=["plain", "limited"])
 def test_a_promote_that_commits_after_the_maximum_was_lowered_loses_no_request(
-    limit: dict[str, int], store: Session, another: Another
+    limit: dict[str, Any], store: Session, another: Another
 ) -> None:
     store.configure_queue("default", **limit)
     run = store.begun("x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def foreign(store: Session, run: int, *names: str, part: int = 0, priority: int 
 
 @pytest.mark.parametrize("limit", [{}, {"max_in_flight": 100}], ids=["plain", "limited"])
 def test_rows_that_are_added_to_a_promoted_load_never_run(
-    store: Session, limit: dict[str, int]
+    store: Session, limit: dict[str, Any]
 ) -> None:
     store.configure_queue("default", capacity=10, **limit)
     run = promoted(store, "x", named("a", "b"), named("c"))
@@ -109,7 +110,7 @@ def test_a_row_of_no_part_among_those_of_a_part_does_not_count(
 @pytest.mark.parametrize("limit", [{}, {"max_in_flight": 100}], ids=["plain", "limited"])
 @pytest.mark.parametrize("first", ["claim", "sweep"])
 def test_rows_that_follow_the_end_of_their_part_do_not_count(
-    store: Session, limit: dict[str, int], first: str
+    store: Session, limit: dict[str, Any], first: str
 ) -> None:
     """`set constraints all immediate` ends the part in the middle of its transaction."""
     store.configure_queue("default", **limit)

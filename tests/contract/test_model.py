@@ -34,7 +34,7 @@ STEPS = 25
 MOST = 10
 
 LEASE = timedelta(seconds=30)
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "max_priority": 2,
     "lease_seconds": 30,
     "max_attempts": 3,

@@ -45,6 +45,7 @@ def recounts(store: Session) -> None:
     """The counts are those of the rows."""
     assert [row for row in store.depth() if any(row[2:])] == store.counted()
     assert store.recount() == []
+    store.remove("operation", verb="recount")
 
 
 def status(store: Session, request: int) -> str:
@@ -352,12 +353,14 @@ def test_an_operation_goes_on_until_nothing_is_left(verb: str, store: Session) -
     found = touched(step)
     while step.after is not None:
         assert len(step.touched) <= 2
+        assert step.num_requests == len(found)
         ((open_, count),) = store.rows("operations", "status", "num_requests")
         assert (open_, count) == ("Open", len(found))
         step = store.operate(verb, operation_id=step.operation_id, limit=2)
         found += touched(step)
         recounts(store)
     assert sorted(found) == wanted
+    assert step.num_requests == len(wanted)
     columns = ("verb", "actor", "num_requests", "status")
     assert store.rows("operations", *columns) == [(verb, "ann", len(wanted), "Finished")]
     with pytest.raises(RoutineError, match=rf"no unfinished operation \d+ with the verb {verb}"):

@@ -12,6 +12,7 @@ from rowlease.dashboard import actions
 from rowlease.errors import InvalidRequest
 from rowlease.model import Failure
 from rowlease.store import Store
+from tests.audited import VERBS
 from tests.dashboard.conftest import Browser, Forms
 from tests.dashboard.test_pages import enqueued, plain
 
@@ -67,6 +68,32 @@ def test_a_schedule_is_paused_resumed_and_fired(store: Store, browser: Browser) 
     done = browser.confirm(preview)
     assert "<nightly> has enqueued the request" in plain(done)
     assert len(store.find_requests().requests) == 1
+
+
+@pytest.mark.parametrize("verb", actions.ACTIONS)
+def test_every_action_is_in_the_audit_with_its_operator(
+    verb: str, store: Store, browser: Browser
+) -> None:
+    enqueued(store, "{}")
+    store.put_schedule("nightly", "0 3 * * *", "clean_up")
+    if verb == "resume-schedule":
+        store.pause_schedule("nightly")
+    if verb == "resume":
+        store.pause("default")
+    before = len(store.list_operations())
+    if verb in VERBS:
+        form = browser.form("/requests?filter=queue%3Adefault", "/actions/requeue")
+        preview = browser.post(f"/actions/{verb}", form.fields)
+    else:
+        page = "/schedules" if "schedule" in verb else "/queue?name=default"
+        preview = browser.submit(page, f"/actions/{verb}")
+    browser.confirm(preview)
+    done, *rest = store.list_operations()
+    assert len(rest) == before
+    assert done.verb == verb.replace("-", "_")
+    assert done.actor == "operator of the dashboard, 127.0.0.1"
+    row = plain(browser.get("/audit"))
+    assert done.verb.replace("_", " ") in row
 
 
 def test_dead_letters_of_a_group_are_requeued(store: Store, browser: Browser) -> None:

@@ -1,5 +1,6 @@
 -- configure_queue: create a queue, or change the given settings of a queue.
--- params:   p_queue_name text, p_settings json -- names of columns of queue_settings, and values
+-- params:   p_queue_name text, p_settings json (names of columns of queue_settings, and values),
+--           p_actor text (the operator's name)
 -- returns:  json -- all settings after the change
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's settings row; a new queue's gate; waiting requests above a lowered
@@ -7,8 +8,9 @@
 -- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new
 --           queue. Idle workers and waiting producers are notified, because they may be able to
 --           continue with the new settings.
-create or replace function rowlease.configure_queue(p_queue_name text, p_settings json default '{}')
-returns json
+create or replace function rowlease.configure_queue(
+  p_queue_name text, p_settings json default '{}', p_actor text default null
+) returns json
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
@@ -75,7 +77,7 @@ begin
      group by c.priority;
   end if;
   perform rowlease_internal.wake_workers(p_queue_name, true), rowlease_internal.note_operation(
-    'configure_queue', jsonb_build_object('queue', p_queue_name), p_settings::jsonb, null, rowlease.now(), true);
+    'configure_queue', jsonb_build_object('queue', p_queue_name), p_settings::jsonb, p_actor, rowlease.now(), true);
   perform pg_notify('rowlease_room', p_queue_name);
   return row_to_json(v_settings);
 exception

@@ -1,6 +1,7 @@
 -- delete_queue: delete a queue that nothing uses.
 -- params:   p_queue_name text, p_purge boolean (true: also purge its requests, in a step of operate
---           of at most 10,000), p_dry_run boolean (true: delete nothing; only raise errors and count)
+--           of at most 10,000), p_dry_run boolean (true: delete nothing; only raise errors and count),
+--           p_actor text (the operator's name)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a
 --           load; 55P03 maintain has been running for 2 s, or another transaction is using queues
@@ -12,7 +13,8 @@
 --           that are not folded yet are in the rows that are deleted here, so they are folded first.
 --           The history of the queue stays until it expires.
 create or replace function rowlease.delete_queue(
-  p_queue_name text, p_purge boolean default false, p_dry_run boolean default false
+  p_queue_name text, p_purge boolean default false, p_dry_run boolean default false,
+  p_actor text default null
 ) returns bigint
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -42,7 +44,7 @@ begin
           'queue', p_queue_name, 'status', array['Scheduled', 'Pending', 'Failed'],
           'ids', array(select r.request_id from rowlease_internal.sample_requests(p_queue_name, 10000) r
                         limit 10000)),
-        p_dry_run => p_dry_run, p_limit => 10000) o
+        p_actor => p_actor, p_dry_run => p_dry_run, p_limit => 10000) o
      where o.outcome = 'ok';
   end if;
   if exists (select from rowlease_internal.sample_requests(p_queue_name, 1) r
@@ -70,7 +72,7 @@ begin
   if not p_dry_run then
     perform rowlease_internal.note_operation(
       'delete_queue', jsonb_build_object('queue', p_queue_name), jsonb_build_object('purge', p_purge),
-      null, rowlease.now(), true);
+      p_actor, rowlease.now(), true);
     perform rowlease_internal.fold_batches(null, 2147483647);
     delete from rowlease.queue_settings s where s.queue_name = p_queue_name;
     delete from rowlease.gate g where g.queue_name = p_queue_name;

@@ -45,8 +45,7 @@ begin
     delete from rowlease.batch b where b.batch_id = any(v_batches);
     delete from rowlease.stream s where s.stream_name = p_stream_name;
     perform rowlease_internal.note_operation(
-      'forget_stream', '{}', jsonb_build_object('stream', p_stream_name), p_actor, rowlease.now(),
-      true);
+      'forget_stream', jsonb_build_object('stream', p_stream_name), null, p_actor, rowlease.now(), true);
   end if;
   return query select 'ok'::text, v_stream.query_id::text, v_stream.batch_number, v_loads;
 end $$;

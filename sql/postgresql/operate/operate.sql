@@ -5,10 +5,11 @@
 --           boolean (true: change nothing), p_after bigint (dry run: start below this id),
 --           p_operation_id bigint (do the next step of this operation), p_limit integer (how many
 --           requests in this step)
--- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
---           a row for each request: 'ok', 'cancel_requested', 'duplicate', 'waits' or 'not_found';
---           then one row with only operation_id (null in a dry run) and after (where the next step starts;
---           null: nothing is left)
+-- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint,
+--           num_requests bigint -- a row for each request: 'ok', 'cancel_requested', 'duplicate',
+--           'waits' or 'not_found'; then one row with only operation_id (null in a dry run), after
+--           (where the next step starts; null: nothing is left) and num_requests (how many the operation
+--           has changed, in all its steps; null in a dry run)
 -- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
 --           that cannot be continued
 -- locks:    the operation's row; settings of the queues, shared, in the order of names
@@ -22,7 +23,8 @@ create or replace function rowlease.operate(
   p_verb text, p_filter jsonb default '{}', p_arguments jsonb default '{}', p_actor text default null,
   p_dry_run boolean default false, p_after bigint default null, p_operation_id bigint default null,
   p_limit integer default 1000
-) returns table (request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint)
+) returns table (request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint,
+                 num_requests bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -60,7 +62,7 @@ begin
   v_ids := array(select u.id from unnest(v_found.request_ids) with ordinality as u(id, place)
                   where u.id <> all(v_left) order by u.place);
   if p_dry_run then
-    return query select w.request_id, w.outcome, null::bigint, null::bigint, null::bigint
+    return query select w.request_id, w.outcome, null::bigint, null::bigint, null::bigint, null::bigint
                    from rowlease_internal.would_be(p_verb, v_ids) w;
   else
     if p_verb = 'reprioritise' then
@@ -86,10 +88,11 @@ begin
     update rowlease.operation o
        set num_requests = o.num_requests + v_count, last_time = v_now, after = v_found.after,
            finished_time = case when v_found.after is null then v_now end
-     where o.operation_id = v_op.operation_id;
+     where o.operation_id = v_op.operation_id
+    returning * into v_op;
   end if;
-  return query select u.id, 'waits', null::bigint, null::bigint, null::bigint from unnest(v_left) as u(id);
+  return query select u.id, 'waits', null::bigint, null::bigint, null::bigint, null::bigint from unnest(v_left) as u(id);
   request_id := null; outcome := null; new_request_id := null;
-  operation_id := v_op.operation_id; after := v_found.after;
+  operation_id := v_op.operation_id; after := v_found.after; num_requests := v_op.num_requests;
   return next;
 end $$;

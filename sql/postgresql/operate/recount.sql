@@ -1,5 +1,5 @@
 -- recount: compare the counts of queues and batches with their rows, and correct them.
--- params:   p_queue_name text (null: every queue, and every batch)
+-- params:   p_queue_name text (null: every queue, and every batch), p_actor text (the operator's name)
 -- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' |
 --           'pending' | 'processing' | 'failed', or 'group_blocked': requests that waited for a
 --           request of their group that no longer exists; was bigint, actual bigint, batch_id text --
@@ -10,7 +10,7 @@
 --           skipping locked ones
 -- why:      for use after a DELETE, UPDATE or TRUNCATE by hand. It reads the whole queue, but
 --           blocks no other call.
-create or replace function rowlease.recount(p_queue_name text default null)
+create or replace function rowlease.recount(p_queue_name text default null, p_actor text default null)
 returns table (queue_name text, priority integer, counter text, was bigint, actual bigint,
                batch_id text)
 language plpgsql security definer
@@ -27,6 +27,9 @@ begin
     raise exception using errcode = 'lock_not_available',
       message = 'maintain or another recount has been running for 2 s; nothing was done, call again';
   end if;
+  perform rowlease_internal.note_operation(
+    'recount', jsonb_strip_nulls(jsonb_build_object('queue', p_queue_name)), null, p_actor,
+    rowlease.now(), true);
   return query select c.*, null::text from rowlease_internal.correct_counts(v_queues) c;
   if p_queue_name is null then
     return query select null::text, null::integer, b.counter, b.was, b.actual, b.batch_id

@@ -1,7 +1,7 @@
 -- fire_schedule: enqueue the firings of a schedule that are due, and plan the next one.
 -- params:   p_schedule_name text, p_lock_token bigint (null: an operator fires it once, now, and
 --           its plan does not change), p_due_times timestamptz[] (empty: only plan the next
---           firing), p_next_time timestamptz
+--           firing), p_next_time timestamptz, p_actor text (the operator's name)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
 --           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
 --           one 'ok'
@@ -15,7 +15,7 @@
 --           and the time of its firing.
 create or replace function rowlease.fire_schedule(
   p_schedule_name text, p_lock_token bigint default null, p_due_times timestamptz[] default null,
-  p_next_time timestamptz default null
+  p_next_time timestamptz default null, p_actor text default null
 ) returns table (request_id bigint, outcome text)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -68,6 +68,10 @@ begin
          locked_by = case when p_lock_token is null then s.locked_by end,
          lock_expires_time = case when p_lock_token is null then s.lock_expires_time end
    where s.schedule_name = p_schedule_name;
+  if p_lock_token is null then
+    perform rowlease_internal.note_operation(
+      'fire_schedule', jsonb_build_object('schedule', p_schedule_name), null, p_actor, v_now, true);
+  end if;
   return query
     select u.id, u.answer
       from unnest(coalesce(v_ids, '{null}'), coalesce(v_outcomes, '{ok}')) as u(id, answer);

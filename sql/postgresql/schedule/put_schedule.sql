@@ -2,7 +2,8 @@
 -- params:   p_schedule_name text, p_cron text (minute hour day month weekday), p_kind text,
 --           p_queue_name text, p_time_zone text, p_payload text ({scheduled_time} in it becomes
 --           the time of each firing), p_priority integer, p_catch_up integer (how many missed
---           firings are enqueued late; the latest are), p_headers text (of each firing)
+--           firings are enqueued late; the latest are), p_headers text (of each firing),
+--           p_actor text (the operator's name)
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
 --           is planned yet, firings are counted from this time
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
@@ -16,7 +17,7 @@
 create or replace function rowlease.put_schedule(
   p_schedule_name text, p_cron text, p_kind text, p_queue_name text default 'default',
   p_time_zone text default 'UTC', p_payload text default '{}', p_priority integer default 0,
-  p_catch_up integer default 1, p_headers text default null
+  p_catch_up integer default 1, p_headers text default null, p_actor text default null
 ) returns table (outcome text, changed_time timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -45,16 +46,21 @@ begin
   values (p_schedule_name, v_cron, p_time_zone, p_queue_name, p_kind, p_payload::json,
           p_headers::json, least(p_priority, 255), p_catch_up, v_now)
   on conflict do nothing;
-  if found then
-    return query select 'ok'::text, v_now;
-    return;
-  end if;
+  v_new := found;
   select * into v_old from rowlease.schedule s where s.schedule_name = p_schedule_name for update;
-  if (v_old.cron, v_old.time_zone, v_old.queue_name, v_old.kind, v_old.payload::text,
+  if not v_new and (v_old.cron, v_old.time_zone, v_old.queue_name, v_old.kind, v_old.payload::text,
       coalesce(v_old.headers::text, ''), v_old.priority, v_old.catch_up)
      = (v_cron, p_time_zone, p_queue_name, p_kind, p_payload, coalesce(p_headers, ''),
         least(p_priority, 255), p_catch_up) then
     return query select 'repeat'::text, v_old.changed_time;
+    return;
+  end if;
+  perform rowlease_internal.note_operation(
+    'put_schedule', jsonb_build_object('schedule', p_schedule_name),
+    jsonb_build_object('cron', v_cron, 'time_zone', p_time_zone, 'kind', p_kind, 'queue', p_queue_name),
+    p_actor, v_now, true);
+  if v_new then
+    return query select 'ok'::text, v_now;
     return;
   end if;
   v_new := (v_old.cron, v_old.time_zone) <> (v_cron, p_time_zone);

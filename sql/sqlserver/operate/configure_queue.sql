@@ -1,6 +1,6 @@
 -- configure_queue: create a queue, or change the given settings of a queue.
--- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) -- names of columns of queue_settings,
---           and values
+-- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) (names of columns of queue_settings,
+--           and values), p_actor nvarchar(max) (the operator's name)
 -- returns:  json -- all settings after the change
 -- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's lock, so that two calls do not both create it; its settings row; as end_delays
@@ -9,7 +9,7 @@
 --           queue. The settings capacity, policy_weights, max_in_flight, rate and group_rate
 --           may be null.
 create or alter procedure rowlease.configure_queue
-  @p_queue_name nvarchar(400), @p_settings nvarchar(max) = N'{}'
+  @p_queue_name nvarchar(400), @p_settings nvarchar(max) = N'{}', @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -96,7 +96,7 @@ begin try
   set @max = (select s.MaxPriority from rowlease.QueueSettings as s where s.QueueName = @p_queue_name);
   if @max < @was
     exec rowlease_internal.lower_all @p_queue_name, @max;
-  exec rowlease_internal.note_queue_operation N'configure_queue', @p_queue_name, @p_settings;
+  exec rowlease_internal.note_change N'configure_queue', N'queue', @p_queue_name, @p_settings, @p_actor;
   commit transaction;
 end try
 begin catch

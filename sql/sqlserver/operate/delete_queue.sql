@@ -1,6 +1,7 @@
 -- delete_queue: delete a queue that nothing uses.
 -- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge its requests, as a step of operate
---           does, at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count)
+--           does, at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count),
+--           p_actor nvarchar(max) (the operator's name)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load;
 --           51012 as take_lock
@@ -11,7 +12,8 @@
 --           are in the rows that are deleted here, so they are folded first. The history of the queue
 --           stays until it expires.
 create or alter procedure rowlease.delete_queue
-  @p_queue_name nvarchar(400), @p_purge bit = 0, @p_dry_run bit = 0
+  @p_queue_name nvarchar(400), @p_purge bit = 0, @p_dry_run bit = 0,
+  @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -36,7 +38,7 @@ begin
   set @count = (select count(*) from openjson(@ids));
   if @p_dry_run = 0
   begin
-    exec rowlease_internal.note_operation N'purge', @filter, N'{}', null, @now, 1, @id output;
+    exec rowlease_internal.note_operation N'purge', @filter, N'{}', @p_actor, @now, 1, @id output;
     exec rowlease_internal.do_verb N'purge', @ids, @filter, N'{}', @id, @now, @now, @done output;
     set @count = (select count(*) from openjson(cast(@done as nvarchar(max))));
     update rowlease.Operation set NumRequests = @count where OperationId = @id;
@@ -68,7 +70,7 @@ end;
 if @p_dry_run = 0
 begin
   set @arguments = case when @p_purge = 1 then N'{"purge": true}' else N'{"purge": false}' end;
-  exec rowlease_internal.note_queue_operation N'delete_queue', @p_queue_name, @arguments;
+  exec rowlease_internal.note_change N'delete_queue', N'queue', @p_queue_name, @arguments, @p_actor;
   exec rowlease_internal.take_lock N'rowlease:depth';
   exec rowlease_internal.fold_depth 2147483647, @folded output;
   delete from rowlease.QueueSettings where QueueName = @p_queue_name;

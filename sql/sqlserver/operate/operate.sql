@@ -5,10 +5,11 @@
 --           nvarchar(max) (the operator's name), p_dry_run bit (1: change nothing), p_after bigint
 --           (dry run: start below this id), p_operation_id bigint (do the next step of this
 --           operation), p_limit int (how many requests in this step)
--- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint --
---           a row for each request: 'ok', 'cancel_requested', 'duplicate', 'waits' or 'not_found';
---           then one row with only operation_id (null in a dry run) and after (where the next step starts;
---           null: nothing is left)
+-- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint,
+--           num_requests bigint -- a row for each request: 'ok', 'cancel_requested', 'duplicate',
+--           'waits' or 'not_found'; then one row with only operation_id (null in a dry run), after
+--           (where the next step starts; null: nothing is left) and num_requests (how many the operation
+--           has changed, in all its steps; null in a dry run)
 -- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
 --           that cannot be continued; 51012 as take_lock
 -- locks:    the operation's row; as do_verb; held to the end of the step
@@ -26,7 +27,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @started datetime2(6), @next bigint, @says nvarchar(2048);
 declare @filter nvarchar(max), @arguments nvarchar(max) = coalesce(@p_arguments, N'{}'), @verb nvarchar(max);
-declare @finished datetime2(6), @found xml, @ids nvarchar(max), @done xml, @count bigint;
+declare @finished datetime2(6), @found xml, @ids nvarchar(max), @done xml, @count bigint, @num bigint;
 declare @touched table (RequestId bigint not null primary key, Outcome varchar(20) not null,
                         NewRequestId bigint);
 begin transaction;
@@ -75,12 +76,14 @@ begin
      set NumRequests = NumRequests + @count, LastTime = @now, After = @next,
          FinishedTime = case when @next is null then @now end
    where OperationId = @p_operation_id;
+  set @num = (select o.NumRequests from rowlease.Operation as o where o.OperationId = @p_operation_id);
 end;
 commit transaction;
-select r.request_id, r.outcome, r.new_request_id, r.operation_id, r.after
+select r.request_id, r.outcome, r.new_request_id, r.operation_id, r.after, r.num_requests
   from (select t.RequestId as request_id, t.Outcome as outcome, t.NewRequestId as new_request_id,
-               cast(null as bigint) as operation_id, cast(null as bigint) as after, 0 as is_last
+               cast(null as bigint) as operation_id, cast(null as bigint) as after,
+               cast(null as bigint) as num_requests, 0 as is_last
           from @touched as t
          union all
-        select null, null, null, case when @p_dry_run = 0 then @p_operation_id end, @next, 1) as r
+        select null, null, null, case when @p_dry_run = 0 then @p_operation_id end, @next, @num, 1) as r
  order by r.is_last, r.request_id desc;

@@ -12,5 +12,5 @@ set transaction isolation level read committed;
 begin transaction;
 exec rowlease_internal.check_queue @p_queue_name;
 update rowlease.QueueSettings set Paused = 1 where QueueName = @p_queue_name;
-exec rowlease_internal.note_queue_operation N'pause', @p_queue_name, null, @p_actor;
+exec rowlease_internal.note_change N'pause', N'queue', @p_queue_name, null, @p_actor;
 commit transaction;

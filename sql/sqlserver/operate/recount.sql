@@ -1,5 +1,6 @@
 -- recount: compare the counts of queues and batches with their rows, and correct them.
--- params:   p_queue_name nvarchar(400) (null: every queue, and every batch)
+-- params:   p_queue_name nvarchar(400) (null: every queue, and every batch), p_actor nvarchar(max) (the
+--           operator's name)
 -- returns:  the wrong counts: queue_name text, priority integer, counter text -- 'scheduled' |
 --           'pending' | 'processing' | 'failed', or 'group_blocked': requests that waited for a
 --           request of their group that no longer exists; was bigint, actual bigint, batch_id text --
@@ -10,7 +11,8 @@
 --           exclusive, skipping locked ones
 -- why:      for use after a DELETE, UPDATE or TRUNCATE by hand. It reads the whole queue, but
 --           blocks no other call if READ_COMMITTED_SNAPSHOT is on.
-create or alter procedure rowlease.recount @p_queue_name nvarchar(400) = null
+create or alter procedure rowlease.recount
+  @p_queue_name nvarchar(400) = null, @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -23,6 +25,7 @@ exec rowlease_internal.try_lock N'rowlease:maintain', @granted output, 2000;
 if @granted = 0
   throw 51012,
     N'maintain or another recount has been running for 2 s; nothing was done, call again', 1;
+exec rowlease_internal.note_change N'recount', N'queue', @p_queue_name, null, @p_actor;
 exec rowlease_internal.correct_counts @p_queue_name, @counts output;
 if @p_queue_name is null
   exec rowlease_internal.correct_batches @batches output;

@@ -12,5 +12,5 @@ set transaction isolation level read committed;
 begin transaction;
 exec rowlease_internal.check_queue @p_queue_name;
 update rowlease.QueueSettings set Paused = 0 where QueueName = @p_queue_name;
-exec rowlease_internal.note_queue_operation N'resume', @p_queue_name, null, @p_actor;
+exec rowlease_internal.note_change N'resume', N'queue', @p_queue_name, null, @p_actor;
 commit transaction;

@@ -1,7 +1,7 @@
 -- fire_schedule: enqueue the firings of a schedule that are due, and plan the next one.
 -- params:   p_schedule_name nvarchar(400), p_lock_token bigint (null: an operator fires it once,
 --           now, and its plan does not change), p_due_times nvarchar(max) (empty: only plan the
---           next firing), p_next_time datetime2(6)
+--           next firing), p_next_time datetime2(6), p_actor nvarchar(max) (the operator's name)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
 --           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
 --           one 'ok'
@@ -15,7 +15,7 @@
 --           and the time of its firing.
 create or alter procedure rowlease.fire_schedule
   @p_schedule_name nvarchar(400), @p_lock_token bigint = null, @p_due_times nvarchar(max) = null,
-  @p_next_time datetime2(6) = null
+  @p_next_time datetime2(6) = null, @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -49,8 +49,7 @@ end;
 insert into @times (Place, Time, Said)
 select t.Place, t.Time,
        replace(replace(rowlease_internal.time_text(t.Time), N' ', N'T'), N'+00', N'') + N'Z'
-  from (select 0 as Place, @now as Time where @p_lock_token is null
-         union all
+  from (select 0 as Place, @now as Time where @p_lock_token is null union all
         select cast(j.[key] as int), cast(j.value as datetime2(6)) from openjson(@p_due_times) as j
          where @p_lock_token is not null) as t;
 set @count = @@rowcount;
@@ -77,8 +76,7 @@ begin
   exec rowlease_internal.add_requests @queue, @now, @kinds, @payloads, @priorities, null, null, @keys, null,
                              null, null, @added output, @headers;
   insert into @answers (Place, RequestId, Outcome)
-  select a.place, a.request_id, a.outcome
-    from openjson(cast(@added as nvarchar(max)))
+  select a.place, a.request_id, a.outcome from openjson(cast(@added as nvarchar(max)))
          with (place int, request_id bigint, outcome varchar(10)) as a;
 end;
 update rowlease.Schedule
@@ -89,6 +87,8 @@ update rowlease.Schedule
        LockedBy = case when @p_lock_token is null then LockedBy end,
        LockExpiresTime = case when @p_lock_token is null then LockExpiresTime end
  where ScheduleName = @p_schedule_name;
+if @p_lock_token is null
+  exec rowlease_internal.note_change N'fire_schedule', N'schedule', @p_schedule_name, null, @p_actor;
 if @count = 0
   insert into @answers (Place, RequestId, Outcome) values (0, null, 'ok');
 commit transaction;

@@ -1,10 +1,11 @@
 -- pause_schedule: stop a schedule from firing; requests that it has enqueued stay.
--- params:   p_schedule_name nvarchar(400)
+-- params:   p_schedule_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
 -- why:      if a worker is firing the schedule now, it is refused: the lock token changes.
-create or alter procedure rowlease.pause_schedule @p_schedule_name nvarchar(400)
+create or alter procedure rowlease.pause_schedule
+  @p_schedule_name nvarchar(400), @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -18,5 +19,7 @@ if @@rowcount = 0
   set @outcome = case when exists (select 1 from rowlease.Schedule as s
                                     where s.ScheduleName = @p_schedule_name)
                       then 'repeat' else 'not_found' end;
+if @outcome = 'ok'
+  exec rowlease_internal.note_change N'pause_schedule', N'schedule', @p_schedule_name, null, @p_actor;
 commit transaction;
 select @outcome as outcome;

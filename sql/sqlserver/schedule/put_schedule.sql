@@ -3,7 +3,7 @@
 --           p_kind nvarchar(max), p_queue_name nvarchar(400), p_time_zone nvarchar(max), p_payload
 --           nvarchar(max) ({scheduled_time} in it becomes the time of each firing), p_priority
 --           int, p_catch_up int (how many missed firings are enqueued late; the latest are),
---           p_headers nvarchar(max) (of each firing)
+--           p_headers nvarchar(max) (of each firing), p_actor nvarchar(max) (the operator's name)
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
 --           is planned yet, firings are counted from this time
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
@@ -17,13 +17,14 @@
 create or alter procedure rowlease.put_schedule
   @p_schedule_name nvarchar(max), @p_cron nvarchar(max), @p_kind nvarchar(max),
   @p_queue_name nvarchar(400) = N'default', @p_time_zone nvarchar(max) = N'UTC',
-  @p_payload nvarchar(max) = N'{}', @p_priority int = 0, @p_catch_up int = 1, @p_headers nvarchar(max) = null
+  @p_payload nvarchar(max) = N'{}', @p_priority int = 0, @p_catch_up int = 1, @p_headers nvarchar(max) = null,
+  @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6), @changed datetime2(6), @outcome varchar(10) = 'ok';
-declare @lock nvarchar(255), @priority smallint, @is_new bit, @says nvarchar(2048);
+declare @lock nvarchar(255), @priority smallint, @is_new bit, @says nvarchar(2048), @arguments nvarchar(max);
 declare @cron nvarchar(max) = ltrim(rtrim(replace(@p_cron, nchar(9), N' ')));
 while charindex(N'  ', @cron) > 0
   set @cron = replace(@cron, N'  ', N' ');
@@ -66,6 +67,10 @@ if @is_new is null
 if @is_new is null or @is_new = 1
   set @changed = @now;
 if @outcome = 'ok'
+begin
+  set @arguments = (select @cron as cron, @p_time_zone as time_zone, @p_kind as kind, @p_queue_name as queue
+                       for json path, without_array_wrapper);
+  exec rowlease_internal.note_change N'put_schedule', N'schedule', @p_schedule_name, @arguments, @p_actor;
   update rowlease.Schedule
      set Cron = @cron, TimeZone = @p_time_zone, QueueName = @p_queue_name, Kind = @p_kind,
          Payload = @p_payload, Headers = @p_headers, Priority = @priority, CatchUp = @p_catch_up, ChangedTime = @changed,
@@ -73,5 +78,6 @@ if @outcome = 'ok'
          LockExpiresTime = null,
          LockToken = case when @is_new is null then LockToken else LockToken + 1 end
    where ScheduleName = @p_schedule_name;
+end;
 commit transaction;
 select @outcome as outcome, @changed as changed_time;

@@ -1,11 +1,12 @@
 -- remove_schedule: delete a schedule; requests that it has enqueued stay.
--- params:   p_schedule_name nvarchar(400)
+-- params:   p_schedule_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
 -- returns:  outcome text -- 'ok' | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
 -- why:      if a task declares the schedule in its code, the next worker to start creates it
 --           again: pause such a schedule instead.
-create or alter procedure rowlease.remove_schedule @p_schedule_name nvarchar(400)
+create or alter procedure rowlease.remove_schedule
+  @p_schedule_name nvarchar(400), @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -14,5 +15,7 @@ declare @removed int;
 begin transaction;
 delete from rowlease.Schedule where ScheduleName = @p_schedule_name;
 set @removed = @@rowcount;
+if @removed > 0
+  exec rowlease_internal.note_change N'remove_schedule', N'schedule', @p_schedule_name, null, @p_actor;
 commit transaction;
 select case when @removed > 0 then 'ok' else 'not_found' end as outcome;

@@ -1,11 +1,12 @@
 -- resume_schedule: let a paused schedule fire again, starting now.
--- params:   p_schedule_name nvarchar(400)
+-- params:   p_schedule_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
 -- errors:   none
 -- locks:    the schedule's row
 -- why:      firings that were missed during the pause are not enqueued: firings are counted from
 --           now.
-create or alter procedure rowlease.resume_schedule @p_schedule_name nvarchar(400)
+create or alter procedure rowlease.resume_schedule
+  @p_schedule_name nvarchar(400), @p_actor nvarchar(max) = null
 as
 set nocount on;
 set xact_abort on;
@@ -20,5 +21,7 @@ if @@rowcount = 0
   set @outcome = case when exists (select 1 from rowlease.Schedule as s
                                     where s.ScheduleName = @p_schedule_name)
                       then 'repeat' else 'not_found' end;
+if @outcome = 'ok'
+  exec rowlease_internal.note_change N'resume_schedule', N'schedule', @p_schedule_name, null, @p_actor;
 commit transaction;
 select @outcome as outcome;

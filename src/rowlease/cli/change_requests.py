@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from rowlease.cli.options import (
     TIME,
+    actor_option,
     dry_run_option,
     dsn_option,
     duration,
@@ -34,9 +35,7 @@ def change_command(text: str) -> Callable[[Callable[..., Any]], click.Command]:
             json_option,
             dsn_option,
             click.option("--resume", type=int, metavar="ID", help="Continue this operation."),
-            click.option(
-                "--actor", help="The operator's name, for the audit. Default: your login name."
-            ),
+            actor_option,
             dry_run_option,
             click.argument("terms", nargs=-1, metavar="[FILTER | ID...]"),
         ):
@@ -110,7 +109,10 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
     text = filter_of(given["terms"])
     if (not text) is (given["resume"] is None):
         raise click.UsageError("give a filter or ids, or --resume")
-    others = (given["dry_run"] or None, given["actor"], *arguments.values())
+    is_named = click.get_current_context().get_parameter_source("actor") is (
+        ParameterSource.COMMANDLINE
+    )
+    others = (given["dry_run"] or None, is_named or None, *arguments.values())
     if given["resume"] is not None and any(value is not None for value in others):
         raise click.UsageError(
             "--resume continues the operation with its own options; leave the other options out"
@@ -129,9 +131,8 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
             if given["resume"] is not None:
                 done = Requests(store).resume(verb, given["resume"], progress=report)
             else:
-                actor = given["actor"] or login_name()
-                options: Any = {"dry_run": given["dry_run"], "actor": actor, "progress": report}
-                done = method(text, **options, **arguments)
+                kept = {"dry_run": given["dry_run"], "actor": given["actor"]}
+                done = method(text, progress=report, **kept, **arguments)
         except BaseException:
             if reached and reached[0].operation_id:
                 click.echo(
@@ -154,14 +155,6 @@ def filter_of(terms: tuple[str, ...]) -> str:
     if terms and all(term.isdecimal() for term in terms):
         return "id:" + ",".join(terms)
     return " ".join(terms)
-
-
-def login_name() -> str | None:
-    """The name of the operating system's user; None if the user has none, as in some containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return None
 
 
 def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:

@@ -8,16 +8,23 @@ from collections.abc import Iterable
 
 import click
 
-from rowlease.cli.options import dry_run_option, dsn_option, json_option
+from rowlease.cli.options import (
+    actor_option,
+    dry_run_option,
+    dsn_option,
+    json_option,
+    login_name,
+)
 from rowlease.cli.queue import open_queues, show_changes
 
 
 @click.command()
 @click.argument("tasks")
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
-def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+def apply(tasks: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Create or change the queues that code declares.
 
     These are the queues that the module TASKS declares, and the queues of its tasks.
@@ -34,7 +41,7 @@ def apply(tasks: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     sys.path.insert(0, "")
     declared = load_queues(tasks)
     with open_queues(dsn) as queues:
-        changes = queues.apply(declared, dry_run=dry_run)
+        changes = queues.apply(declared, dry_run=dry_run, actor=actor)
     show_changes(changes, as_json, dry_run, "the queues are as the code declares them")
 
 
@@ -53,7 +60,7 @@ def create_missing(tasks: str, named: Iterable[str] | None, dsn: str | None) -> 
     wanted = [declared.get(name, Queue(name)) for name in named or declared]
     logger = logging.getLogger("rowlease")
     with open_queues(dsn) as queues:
-        for change in queues.create_missing(wanted):
+        for change in queues.create_missing(wanted, actor=login_name()):
             if change.setting is None:
                 logger.info("%s", change)
             else:

@@ -6,6 +6,7 @@ import click
 
 from rowlease.cli.options import (
     ListGroup,
+    actor_option,
     dry_run_option,
     dsn_option,
     json_option,
@@ -49,28 +50,18 @@ def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
 @loads.command()
 @click.argument("load_id")
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
-def discard(load_id: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
-    """Delete the staged rows of a load, and end its run.
+def discard(load_id: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: bool) -> None:
+    """End the run of a load. Its staged rows are then deleted, within seconds if a worker runs.
 
     Requests of a promoted load are not touched: `rowlease requests cancel load:ID` cancels those.
     """
     from rowlease.client.database import connect
-    from rowlease.errors import InvalidRequest
 
     with connect(dsn) as store:
-        found = {load.load_id: load for load in store.list_loads(limit=2**31 - 1)}.get(load_id)
-        if found is None:
-            raise InvalidRequest(f"there is no load {load_id!r}; `rowlease loads list` lists them")
-        if found.status == "Promoted":
-            raise InvalidRequest(
-                f"the load {load_id!r} is promoted, so its rows are requests; "
-                f"`rowlease requests cancel load:{load_id}` cancels them"
-            )
-        count = (
-            found.num_staged if dry_run else store.discard_staged(load_id, found.run_number, None)
-        )
+        count = store.discard_load(load_id, dry_run=dry_run, actor=actor)
     if as_json:
         show_json({"load_id": load_id, "num_discarded": count, "dry_run": dry_run})
     else:
@@ -95,9 +86,12 @@ def streams(limit: int, dsn: str | None, as_json: bool) -> None:
 @loads.command()
 @click.argument("stream")
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
-def forget_stream(stream: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+def forget_stream(
+    stream: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: bool
+) -> None:
     """Let another query have the name of a stream.
 
     The batches that the stream has enqueued are forgotten: what the other query enqueues again,
@@ -108,7 +102,7 @@ def forget_stream(stream: str, dry_run: bool, dsn: str | None, as_json: bool) ->
     from rowlease.model import Outcome
 
     with connect(dsn) as store:
-        found = store.forget_stream(stream, dry_run=dry_run)
+        found = store.forget_stream(stream, dry_run=dry_run, actor=actor)
     if found.outcome == Outcome.NOT_FOUND:
         raise InvalidRequest(f"there is no stream {stream!r}; `rowlease loads streams` lists them")
     if as_json:

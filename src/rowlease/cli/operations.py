@@ -26,7 +26,7 @@ COLUMNS = (
 def operations(limit: int, dsn: str | None, as_json: bool) -> None:
     """List what operators have changed, and who did it.
 
-    The list has the changes of requests by `rowlease requests`, and those of queues, for 90 days.
+    The list has the changes of requests, queues, schedules and loads, for 90 days.
     """
     from rowlease.client.database import connect
 

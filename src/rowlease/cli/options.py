@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -59,6 +60,22 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(
         command
     )
+
+
+def actor_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--actor",
+        default=login_name,
+        help="The operator's name, for the audit. Default: your login name.",
+    )(command)
+
+
+def login_name() -> str | None:
+    """The name of the operating system's user; None if the user has none, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None
 
 
 def limit_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

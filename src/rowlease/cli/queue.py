@@ -12,6 +12,7 @@ import click
 
 from rowlease.cli.options import (
     ListGroup,
+    actor_option,
     dry_run_option,
     dsn_option,
     duration,
@@ -76,9 +77,12 @@ def open_queues(dsn: str | None) -> Iterator[Queues]:
 @queue.command()
 @click.argument("name")
 @settings_argument
+@actor_option
 @dsn_option
 @json_option
-def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -> None:
+def create(
+    name: str, settings: QueueSettings, actor: str | None, dsn: str | None, as_json: bool
+) -> None:
     """Create a queue.
 
     If the queue exists with these settings, nothing is changed.
@@ -87,7 +91,7 @@ def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -
       rowlease queue create images capacity=1000 policy=aging
     """
     with open_queues(dsn) as queues:
-        outcome = queues.create(name, **settings)
+        outcome = queues.create(name, actor=actor, **settings)
     if as_json:
         show_json({"queue_name": name, "outcome": outcome})
     else:
@@ -98,10 +102,16 @@ def create(name: str, settings: QueueSettings, dsn: str | None, as_json: bool) -
 @click.argument("name")
 @settings_argument
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
 def change(
-    name: str, settings: QueueSettings, dry_run: bool, dsn: str | None, as_json: bool
+    name: str,
+    settings: QueueSettings,
+    dry_run: bool,
+    actor: str | None,
+    dsn: str | None,
+    as_json: bool,
 ) -> None:
     """Change settings of a queue.
 
@@ -111,7 +121,7 @@ def change(
     if not settings:
         raise click.UsageError("give at least one setting, such as capacity=1000")
     with open_queues(dsn) as queues:
-        changes = queues.set(name, dry_run=dry_run, **settings)
+        changes = queues.set(name, dry_run=dry_run, actor=actor, **settings)
     show_changes(changes, as_json, dry_run, f"queue {name}: unchanged")
 
 
@@ -163,42 +173,47 @@ def show(name: str, dsn: str | None, as_json: bool) -> None:
 
 @queue.command()
 @click.argument("name")
+@actor_option
 @dsn_option
 @json_option
-def pause(name: str, dsn: str | None, as_json: bool) -> None:
+def pause(name: str, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Stop claims from a queue.
 
     Its running requests and its producers continue.
     """
     with open_queues(dsn) as queues:
-        queues.pause(name)
+        queues.pause(name, actor=actor)
     done(name, as_json, "paused")
 
 
 @queue.command()
 @click.argument("name")
+@actor_option
 @dsn_option
 @json_option
-def resume(name: str, dsn: str | None, as_json: bool) -> None:
+def resume(name: str, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Allow claims from a paused queue again."""
     with open_queues(dsn) as queues:
-        queues.resume(name)
+        queues.resume(name, actor=actor)
     done(name, as_json, "resumed")
 
 
 @queue.command()
 @click.argument("name")
 @click.option("--timeout", type=duration, help="The longest time to wait. Default: no limit.")
+@actor_option
 @dsn_option
 @json_option
-def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) -> None:
+def drain(
+    name: str, timeout: timedelta | None, actor: str | None, dsn: str | None, as_json: bool
+) -> None:
     """Pause a queue, and wait until none of its requests runs.
 
     The queue stays paused, with its waiting requests, until `rowlease queue resume`. The exit code
     is 1 if requests still run after the timeout.
     """
     with open_queues(dsn) as queues:
-        running = queues.drain(name, timeout)
+        running = queues.drain(name, timeout, actor=actor)
     if as_json:
         show_json({"queue_name": name, "paused": True, "processing": running})
     elif running:
@@ -215,16 +230,19 @@ def drain(name: str, timeout: timedelta | None, dsn: str | None, as_json: bool) 
     "--purge", is_flag=True, help="Also delete its waiting requests and dead letters for good."
 )
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
-def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+def delete(
+    name: str, purge: bool, dry_run: bool, actor: str | None, dsn: str | None, as_json: bool
+) -> None:
     """Delete a queue that nothing uses.
 
     The queue must have no requests, and no live worker, schedule or staged load may use it. Its
     history stays until it expires.
     """
     with open_queues(dsn) as queues:
-        count = queues.delete(name, purge=purge, dry_run=dry_run)
+        count = queues.delete(name, purge=purge, dry_run=dry_run, actor=actor)
     if as_json:
         show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
         return
@@ -234,9 +252,10 @@ def delete(name: str, purge: bool, dry_run: bool, dsn: str | None, as_json: bool
 
 @queue.command()
 @click.argument("name", required=False)
+@actor_option
 @dsn_option
 @json_option
-def recount(name: str | None, dsn: str | None, as_json: bool) -> None:
+def recount(name: str | None, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Correct counts after rows were changed by hand.
 
     Compares the counts of the queue NAME, or of every queue, with the rows, and prints those that
@@ -245,7 +264,7 @@ def recount(name: str | None, dsn: str | None, as_json: bool) -> None:
     from rowlease.client.database import connect
 
     with connect(dsn) as store:
-        rows = store.recount(name)
+        rows = store.recount(name, actor=actor)
     show_rows(rows, CORRECTED, as_json, "every count was right")
 
 

@@ -9,6 +9,7 @@ import click
 
 from rowlease.cli.options import (
     ListGroup,
+    actor_option,
     dry_run_option,
     dsn_option,
     header_option,
@@ -96,6 +97,7 @@ def format_time(time: datetime | None) -> str:
 )
 @header_option
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
 def add(
@@ -109,6 +111,7 @@ def add(
     catch_up: int,
     headers: dict[str, str],
     dry_run: bool,
+    actor: str | None,
     dsn: str | None,
     as_json: bool,
 ) -> None:
@@ -140,6 +143,7 @@ def add(
             priority=priority,
             catch_up=catch_up,
             headers=encode_headers(headers),
+            actor=actor,
         )
     first = times.following(changed)
     if as_json:
@@ -156,28 +160,31 @@ def add(
 
 @schedule.command()
 @click.argument("name")
+@actor_option
 @dsn_option
 @json_option
-def pause(name: str, dsn: str | None, as_json: bool) -> None:
+def pause(name: str, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Stop a schedule. Requests that the schedule has enqueued still run."""
-    act("pause_schedule", name, dsn, as_json, "paused")
+    act("pause_schedule", name, actor, dsn, as_json, "paused")
 
 
 @schedule.command()
 @click.argument("name")
+@actor_option
 @dsn_option
 @json_option
-def resume(name: str, dsn: str | None, as_json: bool) -> None:
+def resume(name: str, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Let a paused schedule fire again. Firings missed during the pause are not enqueued."""
-    act("resume_schedule", name, dsn, as_json, "resumed")
+    act("resume_schedule", name, actor, dsn, as_json, "resumed")
 
 
 @schedule.command()
 @click.argument("name")
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
-def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+def remove(name: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Delete a schedule. Requests that the schedule has enqueued still run.
 
     If the schedule is in a task's code, the next worker that starts creates it again.
@@ -185,15 +192,16 @@ def remove(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
     if dry_run:
         would(name, dsn, "remove")
     else:
-        act("remove_schedule", name, dsn, as_json, "removed")
+        act("remove_schedule", name, actor, dsn, as_json, "removed")
 
 
 @schedule.command()
 @click.argument("name")
 @dry_run_option
+@actor_option
 @dsn_option
 @json_option
-def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
+def fire(name: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: bool) -> None:
     """Enqueue one request of a schedule now. The schedule's next firing does not change."""
     from rowlease.client.database import connect
 
@@ -201,7 +209,7 @@ def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
         would(name, dsn, "fire")
         return
     with connect(dsn) as store:
-        (answer,) = store.fire_schedule(name)
+        (answer,) = store.fire_schedule(name, actor=actor)
     refuse_unknown(answer.outcome, name)
     if as_json:
         show_json(answer._asdict())
@@ -209,11 +217,13 @@ def fire(name: str, dry_run: bool, dsn: str | None, as_json: bool) -> None:
         click.echo(f"schedule {name}: fired, request {answer.request_id}")
 
 
-def act(routine: str, name: str, dsn: str | None, as_json: bool, word: str) -> None:
+def act(
+    routine: str, name: str, actor: str | None, dsn: str | None, as_json: bool, word: str
+) -> None:
     from rowlease.client.database import connect
 
     with connect(dsn) as store:
-        outcome = getattr(store, routine)(name)
+        outcome = getattr(store, routine)(name, actor=actor)
     refuse_unknown(outcome, name)
     if as_json:
         show_json({"schedule_name": name, "outcome": outcome})

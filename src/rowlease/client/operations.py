@@ -29,9 +29,9 @@ class Operation(NamedTuple):
 
     Attributes:
         operation_id: the operation in the view `operations`; None in a dry run.
-        num_requests: the number of requests that were changed.
-        outcomes: the number of requests by outcome.
-        first: the first 20 requests.
+        num_requests: the number of requests that were changed, also before a `resume`.
+        outcomes: the number of requests by outcome, of this call.
+        first: the first 20 requests of this call.
         more: true if more requests may follow: the operation continues, or the dry run ended early.
     """
 
@@ -240,7 +240,9 @@ def run_steps(
             outcomes[one.outcome] = outcomes.get(one.outcome, 0) + 1
         done = Operation(
             step.operation_id,
-            sum(outcomes.get(outcome, 0) for outcome in CHANGED),
+            sum(outcomes.get(outcome, 0) for outcome in CHANGED)
+            if step.num_requests is None
+            else step.num_requests,
             outcomes,
             [*done.first, *step.touched][:MAX_LISTED],
             step.after is not None,

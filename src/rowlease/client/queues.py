@@ -80,7 +80,7 @@ class Queues:
 
     Several threads may use one object. `list` and `show` need the role `rowlease_reader`; all other
     methods need `rowlease_operator`. If two programs change the same setting at the same time, the
-    later change wins.
+    later change wins. `actor` is the operator's name, for the audit.
 
     Raises:
         InvalidRequest: there is no such queue, or a setting is out of range.
@@ -90,7 +90,9 @@ class Queues:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def create(self, name: str, **settings: Unpack[QueueSettings]) -> Outcome:
+    def create(
+        self, name: str, *, actor: str | None = None, **settings: Unpack[QueueSettings]
+    ) -> Outcome:
         """Create a queue. Returns `ok`, or `repeat` if the queue exists with these settings.
 
         Raises:
@@ -98,7 +100,7 @@ class Queues:
         """
         wanted = check_settings(name, settings)
         if name not in self._names():
-            self._store.configure_queue(name, **wanted)
+            self._store.configure_queue(name, actor=actor, **wanted)
             return Outcome.OK
         if changes := self._changes(name, wanted):
             first = changes[0]
@@ -109,12 +111,17 @@ class Queues:
         return Outcome.REPEAT
 
     def set(
-        self, name: str, *, dry_run: bool = False, **settings: Unpack[QueueSettings]
+        self,
+        name: str,
+        *,
+        dry_run: bool = False,
+        actor: str | None = None,
+        **settings: Unpack[QueueSettings],
     ) -> Changes:
         """Change settings of a queue. Returns only the settings whose values differ."""
         changes = self._changes(name, check_settings(name, settings))
         if changes and not dry_run:
-            self._store.configure_queue(name, **settings)
+            self._store.configure_queue(name, actor=actor, **settings)
         return changes
 
     def list(self) -> Infos:
@@ -131,15 +138,17 @@ class Queues:
             )
         return self._info(state, self._store.depth(name))
 
-    def pause(self, name: str) -> None:
+    def pause(self, name: str, *, actor: str | None = None) -> None:
         """Stop claims from a queue. Its running requests and its producers continue."""
-        self._store.pause(name)
+        self._store.pause(name, actor=actor)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, actor: str | None = None) -> None:
         """Allow claims from a paused queue again."""
-        self._store.resume(name)
+        self._store.resume(name, actor=actor)
 
-    def drain(self, name: str, timeout: timedelta | None = None) -> int:
+    def drain(
+        self, name: str, timeout: timedelta | None = None, *, actor: str | None = None
+    ) -> int:
         """Pause a queue, and wait until none of its requests runs.
 
         The queue stays paused, with its waiting requests, until `resume`.
@@ -151,7 +160,7 @@ class Queues:
         Returns:
             The number of requests that still run: 0 unless the timeout was reached.
         """
-        self._store.pause(name)
+        self._store.pause(name, actor=actor)
         ends = None if timeout is None else time.monotonic() + timeout.total_seconds()
         pause = FIRST_COUNT_PAUSE
         while running := sum(row.processing for row in self._store.depth(name)):
@@ -162,7 +171,14 @@ class Queues:
             pause = min(LONGEST_COUNT_PAUSE, 2 * pause)
         return running
 
-    def delete(self, name: str, *, purge: bool = False, dry_run: bool = False) -> int:
+    def delete(
+        self,
+        name: str,
+        *,
+        purge: bool = False,
+        dry_run: bool = False,
+        actor: str | None = None,
+    ) -> int:
         """Delete a queue that has no requests, live workers, schedules or staged loads.
 
         The history of the queue stays until it expires.
@@ -183,11 +199,14 @@ class Queues:
             return counts.scheduled + counts.pending + counts.failed if purge else 0
         purged = 0
         if purge:
-            purged = Requests(self._store).purge(queue=name, status=PURGED).num_requests
+            done = Requests(self._store).purge(queue=name, status=PURGED, actor=actor)
+            purged = done.num_requests
         # Requests may have arrived. `delete_queue` purges these, and blocks further enqueues.
-        return purged + self._store.delete_queue(name, purge=purge)
+        return purged + self._store.delete_queue(name, purge=purge, actor=actor)
 
-    def apply(self, queues: Iterable[Queue], *, dry_run: bool = False) -> Changes:
+    def apply(
+        self, queues: Iterable[Queue], *, dry_run: bool = False, actor: str | None = None
+    ) -> Changes:
         """Create missing queues, and change the settings of existing queues as declared.
 
         Returns:
@@ -201,11 +220,11 @@ class Queues:
             else:
                 found = self._changes(str(queue), queue.settings)
             if found and not dry_run:
-                self._store.configure_queue(queue, **queue.settings)
+                self._store.configure_queue(queue, actor=actor, **queue.settings)
             changes += found
         return changes
 
-    def create_missing(self, queues: Iterable[Queue]) -> Changes:
+    def create_missing(self, queues: Iterable[Queue], *, actor: str | None = None) -> Changes:
         """Create missing queues. Other queues are not changed.
 
         Returns:
@@ -215,7 +234,7 @@ class Queues:
         queues = list(queues)
         changes = self.apply(queues, dry_run=True)
         missing = {change.queue_name for change in changes if change.setting is None}
-        self.apply(queue for queue in queues if queue in missing)
+        self.apply((queue for queue in queues if queue in missing), actor=actor)
         return changes
 
     def _names(self) -> frozenset[str]:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from rowlease.client.find_requests import LOOK, find
 from rowlease.dashboard import charts, formats, samples
+from rowlease.dashboard.actions import DONE
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import STATUSES
@@ -182,7 +183,8 @@ def loads(view: View) -> dict[str, Any]:
 
 
 def audit(view: View) -> dict[str, Any]:
-    return {"operations": view.store.list_operations(limit=ROWS), "most": ROWS}
+    operations = view.store.list_operations(limit=ROWS)
+    return {"operations": operations, "verbs": DONE, "most": ROWS}
 
 
 def health(view: View) -> dict[str, Any]:

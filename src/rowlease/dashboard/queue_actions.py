@@ -46,7 +46,7 @@ def preview_fire(store: Store, form: QueryParams) -> Preview:
 
 def fire(store: Store, form: QueryParams, actor: str) -> Done:
     name = _schedule(store, form)
-    (answer,) = store.fire_schedule(name)
+    (answer,) = store.fire_schedule(name, actor=actor)
     if answer.outcome is not Outcome.OK:
         raise InvalidRequest(f"the schedule {name} was not fired: {answer.outcome}")
     return Done(f"The schedule {name} has enqueued the request {answer.request_id}.")
@@ -58,7 +58,7 @@ def preview_pause_schedule(store: Store, form: QueryParams) -> Preview:
 
 def pause_schedule(store: Store, form: QueryParams, actor: str) -> Done:
     name = _schedule(store, form)
-    store.pause_schedule(name)
+    store.pause_schedule(name, actor=actor)
     return Done(f"The schedule {name} is paused.")
 
 
@@ -71,7 +71,7 @@ def preview_resume_schedule(store: Store, form: QueryParams) -> Preview:
 
 def resume_schedule(store: Store, form: QueryParams, actor: str) -> Done:
     name = _schedule(store, form)
-    store.resume_schedule(name)
+    store.resume_schedule(name, actor=actor)
     return Done(f"The schedule {name} fires again.")
 
 

@@ -29,18 +29,21 @@ class Step(NamedTuple):
     Attributes:
         operation_id: the operation, in the view `operations`; None in a dry run.
         after: the place at which the next step begins; None if nothing is left.
+        num_requests: the number of requests that the operation has changed, in all its steps so
+            far; None in a dry run.
     """
 
     touched: list[Touched]
     operation_id: int | None
     after: int | None
+    num_requests: int | None
 
 
 class OperationState(NamedTuple):
     """An operation in the log, in the column order of the routine `list_operations`.
 
     Attributes:
-        filter: the requests, or the queue, as JSON text.
+        filter: the requests, the queue, the schedule or the load, as JSON text.
         actor: the operator's name that the caller passed; None if the caller passed none.
         login: the database user of the session.
         status: `Open` if it can be resumed, else `Finished`.

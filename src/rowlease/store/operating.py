@@ -37,7 +37,7 @@ class Operating(Calls):
             limit: the maximum number of requests of the step.
         """
         *rows, last = self._rows(
-            (*Touched._fields, "operation_id", "after"),
+            (*Touched._fields, "operation_id", "after", "num_requests"),
             "operate",
             p_verb=verb,
             p_filter=to_json(filters),
@@ -66,19 +66,33 @@ class Operating(Calls):
         """
         self._call("resume", p_queue_name=queue, p_actor=actor)
 
-    def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
-        """Create a queue or change its settings. Return all its settings."""
+    def configure_queue(
+        self, queue: str, *, actor: str | None = None, **settings: Any
+    ) -> dict[str, Any]:
+        """Create a queue or change its settings. Return all its settings.
+
+        Args:
+            actor: the operator's name, for the audit.
+        """
         ((found,),) = self._call(
-            "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
+            "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings), p_actor=actor
         )
         return cast("dict[str, Any]", found)
 
-    def delete_queue(self, queue: str, *, purge: bool = False, dry_run: bool = False) -> int:
+    def delete_queue(
+        self,
+        queue: str,
+        *,
+        purge: bool = False,
+        dry_run: bool = False,
+        actor: str | None = None,
+    ) -> int:
         """Delete a queue that has no requests, live workers, schedules or loads. Keep its history.
 
         Args:
             purge: whether to purge its waiting and failed requests first, at most 10,000.
             dry_run: whether to change nothing.
+            actor: the operator's name, for the audit.
 
         Returns:
             The number of requests that were purged. In a dry run, the number that would be purged.
@@ -88,7 +102,29 @@ class Operating(Calls):
             StoreConflict: another transaction was still using queues after 100 ms.
         """
         ((count,),) = self._call(
-            "delete_queue", p_queue_name=queue, p_purge=purge, p_dry_run=dry_run
+            "delete_queue",
+            p_queue_name=queue,
+            p_purge=purge,
+            p_dry_run=dry_run,
+            p_actor=actor,
+        )
+        return int(count)
+
+    def discard_load(self, load_id: str, *, dry_run: bool = False, actor: str | None = None) -> int:
+        """End the run of a load that will not be promoted. `maintain` then deletes its staged rows.
+
+        Args:
+            dry_run: whether to change nothing.
+            actor: the operator's name, for the audit.
+
+        Returns:
+            The number of rows that the run has reported as staged.
+
+        Raises:
+            LoadLost: the load is promoted, its run is over, or there is no such load.
+        """
+        ((count,),) = self._call(
+            "discard_load", p_load_id=load_id, p_dry_run=dry_run, p_actor=actor
         )
         return int(count)
 
@@ -117,11 +153,14 @@ class Operating(Calls):
         outcome, *rest = rows[0]
         return Forgotten(Outcome(outcome), *rest)
 
-    def recount(self, queue: str | None = None) -> list[Corrected]:
+    def recount(self, queue: str | None = None, *, actor: str | None = None) -> list[Corrected]:
         """Correct the counts of a queue (None: all, and batches) whose rows were changed by hand.
 
         A request that waits for an earlier request of its group is unblocked if the earlier request
         no longer exists. This call reads the whole queue and blocks no other call.
+
+        Args:
+            actor: the operator's name, for the audit.
 
         Returns:
             The counts that were wrong.
@@ -129,4 +168,4 @@ class Operating(Calls):
         Raises:
             StoreConflict: `maintain` or another recount was still running after two seconds.
         """
-        return self._values(Corrected, "recount", p_queue_name=queue)
+        return self._values(Corrected, "recount", p_queue_name=queue, p_actor=actor)

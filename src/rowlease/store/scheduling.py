@@ -25,6 +25,7 @@ class Scheduling(Calls):
         priority: int = 0,
         catch_up: int = 1,
         headers: str | None = None,
+        actor: str | None = None,
     ) -> tuple[Outcome, datetime]:
         """Create a schedule, or change the schedule with this name.
 
@@ -38,6 +39,7 @@ class Scheduling(Calls):
             catch_up: the maximum number of missed firings to enqueue late (1 to 1000). If more were
                 missed, only the latest are enqueued.
             headers: the headers of each firing, as JSON text: an object of strings.
+            actor: the operator's name, for the audit.
 
         Returns:
             `ok`, or `repeat` if nothing changed. The second value is the time from which firings
@@ -60,6 +62,7 @@ class Scheduling(Calls):
             p_priority=priority,
             p_catch_up=catch_up,
             p_headers=headers,
+            p_actor=actor,
         )
         return Outcome(outcome), changed
 
@@ -100,10 +103,15 @@ class Scheduling(Calls):
         lock_token: int | None = None,
         due_times: Sequence[datetime] | None = None,
         next_time: datetime | None = None,
+        *,
+        actor: str | None = None,
     ) -> list[Fired]:
         """Enqueue the firings of a leased schedule and plan the next one, in one transaction.
 
         Without a token, this call fires the schedule once, now. The planned firing does not change.
+
+        Args:
+            actor: the operator's name, for the audit. Only firings without a token are in it.
 
         Returns:
             `ok` or `duplicate` for each firing, or a single `repeat`, `lease_lost` or `not_found`.
@@ -115,21 +123,34 @@ class Scheduling(Calls):
             p_lock_token=lock_token,
             p_due_times=None if due_times is None else list(due_times),
             p_next_time=next_time,
+            p_actor=actor,
         )
         return [Fired(request_id, Outcome(outcome)) for request_id, outcome in rows]
 
-    def pause_schedule(self, name: str) -> Outcome:
-        """Stop a schedule from firing. Return `ok`, `repeat` or `not_found`."""
-        return self._outcome("pause_schedule", name)
+    def pause_schedule(self, name: str, *, actor: str | None = None) -> Outcome:
+        """Stop a schedule from firing. Return `ok`, `repeat` or `not_found`.
 
-    def resume_schedule(self, name: str) -> Outcome:
-        """Have a schedule fire again from now on. Missed firings are not enqueued."""
-        return self._outcome("resume_schedule", name)
+        Args:
+            actor: the operator's name, for the audit.
+        """
+        return self._outcome("pause_schedule", name, actor)
 
-    def remove_schedule(self, name: str) -> Outcome:
-        """Delete a schedule. A worker whose tasks have the schedule creates it again."""
-        return self._outcome("remove_schedule", name)
+    def resume_schedule(self, name: str, *, actor: str | None = None) -> Outcome:
+        """Have a schedule fire again from now on. Missed firings are not enqueued.
 
-    def _outcome(self, routine: str, name: str) -> Outcome:
-        ((outcome,),) = self._rows(("outcome",), routine, p_schedule_name=name)
+        Args:
+            actor: the operator's name, for the audit.
+        """
+        return self._outcome("resume_schedule", name, actor)
+
+    def remove_schedule(self, name: str, *, actor: str | None = None) -> Outcome:
+        """Delete a schedule. A worker whose tasks have the schedule creates it again.
+
+        Args:
+            actor: the operator's name, for the audit.
+        """
+        return self._outcome("remove_schedule", name, actor)
+
+    def _outcome(self, routine: str, name: str, actor: str | None) -> Outcome:
+        ((outcome,),) = self._rows(("outcome",), routine, p_schedule_name=name, p_actor=actor)
         return Outcome(outcome)

@@ -55,6 +55,7 @@ class Schedules:
                     payload=one.parameters.schedule_payload(),
                     priority=one.priority,
                     catch_up=one.catch_up,
+                    actor=self._worker_id,
                 )
             except InvalidRequest as error:
                 raise ConfigError(

@@ -208,9 +208,11 @@ class SqlServerStore(Store):
             found.maybe_done = is_sent and OdbcError.read(error).is_disconnect
         raise found from error
 
-    def configure_queue(self, queue: str, **settings: Any) -> dict[str, Any]:
+    def configure_queue(
+        self, queue: str, *, actor: str | None = None, **settings: Any
+    ) -> dict[str, Any]:
         ((found,),) = self._call(
-            "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings)
+            "configure_queue", p_queue_name=queue, p_settings=json.dumps(settings), p_actor=actor
         )
         return cast("dict[str, Any]", json.loads(found))
 
