@@ -34,8 +34,12 @@ from rowlease.events import (
     WorkerStopping,
 )
 from rowlease.model import LeasedRequest
+from rowlease.visible import visible
 
 logger = logging.getLogger("rowlease")
+
+#: Text that needs no quotes in a line.
+UNQUOTED = re.compile(r"[^\s='\"]+")
 
 #: Log levels of events. An event that is not listed has the level DEBUG.
 LEVELS: dict[type[Event], int] = {
@@ -75,9 +79,10 @@ def logged_events() -> Events:
 def log_to(events: Events) -> None:
     """Write events to the logger `rowlease`, each as a line `event key=value ...`.
 
-    Payloads are not written. The fields are also attributes of the log record, for formatters that
-    write JSON. If the logger does not log DEBUG at the time of this call, events with the level
-    DEBUG are not subscribed to.
+    Payloads are not written. Text with a space, `=` or a quote is quoted, and a character that
+    cannot be seen is written as an escape. The fields are also attributes of the log record, for
+    formatters that write JSON. If the logger does not log DEBUG at the time of this call, events
+    with the level DEBUG are not subscribed to.
     """
     everything = logger.isEnabledFor(logging.DEBUG)
     events.subscribe(log, *([] if everything else LEVELS))
@@ -89,13 +94,15 @@ def log(event: Event) -> None:
     shown = dict(
         pair for field in fields(event) for pair in _shown(field.name, getattr(event, field.name))
     )
-    line = " ".join([name, *(f"{key}={_quoted(key, value)}" for key, value in shown.items())])
+    line = " ".join([name, *(f"{key}={_quoted(value)}" for key, value in shown.items())])
     extra = {"event": name.replace(" ", "_"), **shown}
     logger.log(LEVELS.get(type(event), logging.DEBUG), "%s", line, extra=extra)
 
 
-def _quoted(key: str, value: object) -> object:
-    return repr(value) if key == "error" else value
+def _quoted(value: object) -> str:
+    """The value in a line, where it cannot be taken for another field or line."""
+    is_text = isinstance(value, str) and not UNQUOTED.fullmatch(value)
+    return visible(repr(value) if is_text else str(value))
 
 
 def _shown(name: str, value: object) -> list[tuple[str, object]]:

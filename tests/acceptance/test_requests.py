@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -176,7 +177,7 @@ def test_a_person_sees_what_went_wrong(client: Client, requests: Run) -> None:
     shown = requests("show", str(failed)).stdout
     assert "last_error       TimeoutError: no answer\n" in shown
     assert "\nattempt 1: failed on host:1:ab, " in shown
-    assert TRACE in shown
+    assert textwrap.indent(TRACE, "  ") in shown
     assert 'result           "b.png"' in requests("show", str(done)).stdout
     nothing = requests("show", "999999")
     assert nothing.returncode == 2

@@ -185,10 +185,10 @@ load load-1
 it is due in 3 s
 headers {}
 payload {"a": 1}
-error Timeout: bad·[2J
+error Timeout: bad\\x1b[2J
 
 attempt  outcome  started              ended                worker         error
-      1  failed   2026-11-22 18:00:00  2026-11-22 18:00:00  host-one:7:ab  Timeout: bad·[2J""",
+      1  failed   2026-11-22 18:00:00  2026-11-22 18:00:00  host-one:7:ab  Timeout: bad\\x1b[2J""",
     ),
     "errors": (
         ("e",),
@@ -259,7 +259,7 @@ def test_nothing_that_a_producer_wrote_controls_the_terminal(screen: Screen) -> 
     for keys in (("enter", "enter"), ("/", "enter")):
         press(screen, *keys)
         assert "\x1b[2J" not in shown(screen)
-        assert "bad·[2J" in shown(screen)
+        assert "bad\\x1b[2J" in shown(screen)
 
 
 # -- keys --------------------------------------------------------------------------------------

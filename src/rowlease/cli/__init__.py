@@ -28,6 +28,7 @@ from rowlease.cli.psql import psql, url
 from rowlease.cli.queue import queue
 from rowlease.cli.report import report
 from rowlease.cli.requests import requests
+from rowlease.cli.say import say
 from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
@@ -114,19 +115,20 @@ def main() -> NoReturn:
         command = context.command_path if context else "rowlease"
         place = place_of_error(error) if isinstance(error, click.BadParameter) else ""
         seen = f"; see `{command} --help`" if isinstance(error, click.UsageError) else ""
-        say(f"Error: {error.format_message().rstrip('.')}{place}{seen}")
+        fail(f"Error: {error.format_message().rstrip('.')}{place}{seen}")
         sys.exit(error.exit_code)
     except WrongFilter as error:
-        click.echo(f"Error: {error}", err=True)  # three lines: the last two point at a part
+        for line in f"Error: {error}".split("\n"):  # the last two of three point at a part
+            say(line, err=True)
         sys.exit(error.exit_code)
     except RowleaseError as error:
-        say(f"Error: {error}")
+        fail(f"Error: {error}")
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        say("Interrupted; run it again to continue.")
+        fail("Interrupted; run it again to continue.")
         sys.exit(130)
 
 
-def say(sentence: str) -> None:
+def fail(sentence: str) -> None:
     """Print a message on stderr, as one line."""
-    click.echo(" ".join(sentence.split()), err=True)
+    say(" ".join(sentence.split()), err=True)

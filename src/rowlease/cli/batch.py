@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlease.cli.options import ListGroup, dsn_option, json_option, limit_option, show_json
+from rowlease.cli.say import say
 from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 
@@ -38,9 +39,9 @@ def list_all(limit: int, dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json([row._asdict() for row in rows])
     elif not rows:
-        click.echo("there is no batch")
+        say("there is no batch")
     for row in [] if as_json else rows:
-        click.echo(describe_batch(row))
+        say(describe_batch(row))
 
 
 @batch.command()
@@ -58,7 +59,7 @@ def show(batch_id: str, dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json(rows[0]._asdict())
     else:
-        click.echo(describe_batch(rows[0]))
+        say(describe_batch(rows[0]))
 
 
 def describe_batch(row: BatchState) -> str:

@@ -20,6 +20,7 @@ from rowlease.cli.options import (
     time_of,
 )
 from rowlease.cli.requests import show_requests
+from rowlease.cli.say import say
 from rowlease.counts import counted
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
         is_new = not reached or reached[0].num_requests != operation.num_requests
         reached[:] = [operation]
         if operation.more and is_new:
-            click.echo(f"{operation.num_requests:,} so far", err=True)
+            say(f"{operation.num_requests:,} so far", err=True)
 
     with connect(given["dsn"]) as store:
         method = getattr(Requests(store), "break_leases" if verb == "break" else verb)
@@ -135,7 +136,7 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
                 done = method(text, progress=report, **kept, **arguments)
         except BaseException:
             if reached and reached[0].operation_id:
-                click.echo(
+                say(
                     f"continue with: rowlease requests {verb} --resume {reached[0].operation_id}",
                     err=True,
                 )
@@ -163,14 +164,14 @@ def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
         least = "at least " if done.more else ""
         first = "it is" if done.num_requests == 1 else f"the first {len(done.first)} are"
         listed = f"; {first} listed above" if done.first else ""
-        click.echo(f"would {verb} {least}{number}{listed}")
+        say(f"would {verb} {least}{number}{listed}")
     else:
-        click.echo(f"{past} {number} (operation {done.operation_id})")
+        say(f"{past} {number} (operation {done.operation_id})")
         copied = [one for one in done.first if one.new_request_id is not None]
         for one in copied:
-            click.echo(f"request {one.request_id} is enqueued again as {one.new_request_id}")
+            say(f"request {one.request_id} is enqueued again as {one.new_request_id}")
         if copied and done.num_requests > len(done.first):
-            click.echo("the table requeued has the others")
+            say("the table requeued has the others")
     for outcome, meaning in (
         ("cancel_requested", "running: asked to stop"),
         ("duplicate", "not changed: a live request has the same dedup key"),
@@ -178,7 +179,7 @@ def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
         ("not_found", "not changed: the payload was not kept, or the queue was deleted"),
     ):
         if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
-            click.echo(f"{count:,} {meaning}")
+            say(f"{count:,} {meaning}")
 
 
 CHANGES = (

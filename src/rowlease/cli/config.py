@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from rowlease.cli.options import json_option, show_json
+from rowlease.cli.say import say
 from rowlease.config import (
     CONFIG_VARIABLE,
     DSN_FILE_VARIABLE,
@@ -112,9 +113,9 @@ def show(context: click.Context, with_defaults: bool, as_json: bool) -> None:
         show_json([row._asdict() for row in rows])
         return
     file = settings().file
-    click.echo(f"settings file: {file or 'none'}")
+    say(f"settings file: {file or 'none'}")
     for row in rows:
-        click.echo(f"{row.setting} = {row.value}    ({row.source})")
+        say(f"{row.setting} = {row.value}    ({row.source})")
 
 
 def commands(

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import signal
-import socket
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from rowlease.cli.options import dsn_option, needs_extra
+from rowlease.cli.say import say
 from rowlease.errors import ConfigError
-
-if TYPE_CHECKING:
-    from rowlease.dashboard import Dashboard
 
 #: The environment variables with the tokens of the two roles.
 READER_TOKEN, OPERATOR_TOKEN = (
     "ROWLEASE_DASHBOARD_READER_TOKEN",
     "ROWLEASE_DASHBOARD_OPERATOR_TOKEN",
 )
-#: The maximum number of open connections; further ones are refused.
-MAX_CONNECTIONS = 200
 
 
 @click.command()
@@ -74,6 +67,7 @@ def dashboard(
     needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
     from rowlease.client.database import database
     from rowlease.dashboard import Dashboard
+    from rowlease.dashboard.serving import Listener, serve
     from rowlease.store import open_store
 
     reader, operator = os.environ.get(READER_TOKEN), os.environ.get(OPERATOR_TOKEN)
@@ -101,50 +95,17 @@ def dashboard(
             operator_token=operator or None,
             local_role="operator" if actions else "reader",
         )
-        serve(made, host, port, tls_certificate, tls_key, proxy)
-
-
-def serve(
-    made: Dashboard,
-    host: str,
-    port: int,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    proxy: str | None,
-) -> None:
-    """Serve until Ctrl-C or SIGTERM.
-
-    Raises:
-        ConfigError: the address or the port cannot be used.
-    """
-    import uvicorn
-
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or --port"
-        ) from error
-    config = uvicorn.Config(
-        made,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=proxy is not None,
-        forwarded_allow_ips=proxy,
-        ssl_certfile=tls_certificate,
-        ssl_keyfile=tls_key,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=5,
-    )
-    address = f"[{host}]" if ":" in host else host
-    scheme = "https" if tls_certificate else "http"
-    click.echo(f"dashboard: {scheme}://{address}:{listener.getsockname()[1]}/")
-    # uvicorn raises the signal again when it has ended, but the embedded server must be stopped.
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    with listener, suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        try:
+            listener = Listener.at(host, port)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or "
+                "--port"
+            ) from error
+        address = f"[{host}]" if ":" in host else host
+        scheme = "https" if tls_certificate else "http"
+        say(f"dashboard: {scheme}://{address}:{listener.getsockname()[1]}/")
+        serve(made, listener, tls_certificate, tls_key, proxy)
 
 
 def is_loopback(host: str) -> bool:

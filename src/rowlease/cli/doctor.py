@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.cli.say import say
 from rowlease.counts import counted
 
 
@@ -29,8 +30,8 @@ def doctor(dsn: str | None, as_json: bool) -> None:
         show_json({"database": where, "findings": [each._asdict() for each in findings]})
     else:
         for each in findings:
-            click.echo(f"{each.finding}: {each.message}; {each.action}")
+            say(f"{each.finding}: {each.message}; {each.action}")
         count = counted(len(findings), "finding") if findings else "no findings"
-        click.echo(f"{where}: {count}")
+        say(f"{where}: {count}")
     if findings:
         raise click.exceptions.Exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.cli.say import say
 
 
 @click.group()
@@ -36,13 +37,11 @@ def verify(dsn: str | None, as_json: bool, num_requests: int) -> None:
     from rowlease.verify import verify as verified
 
     with database(dsn) as found:
-        report = verified(
-            found, num_requests, lambda r: click.echo(f"{r.outcome}: {r.check}", err=True)
-        )
+        report = verified(found, num_requests, lambda r: say(f"{r.outcome}: {r.check}", err=True))
     if as_json:
         results = [each._asdict() for each in report.results]
         show_json({**report._asdict(), "results": results})
     else:
-        click.echo(report.text(), nl=False)
+        click.echo(report.text(), nl=False)  # noqa: TID251
     if not report.is_sound:
         raise click.exceptions.Exit(1)

@@ -21,6 +21,7 @@ from rowlease.cli.options import (
     show_json,
     time_of,
 )
+from rowlease.cli.say import say
 from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 
 
@@ -127,9 +128,9 @@ def enqueue(
     if as_json:
         show_json([{"request_id": a.request_id, "outcome": a.outcome} for a in answers])
     elif len(answers) == 1:
-        click.echo(f"request {answers[0].request_id}: {answers[0].outcome}")
+        say(f"request {answers[0].request_id}: {answers[0].outcome}")
     else:
-        click.echo(f"{len(answers):,} requests enqueued")
+        say(f"{len(answers):,} requests enqueued")
 
 
 def read_payloads(

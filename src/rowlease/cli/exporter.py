@@ -41,11 +41,12 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
     itself. It needs the role rowlease_reader.
     """
     needs_extra("metrics", "prometheus_client", command="exporter")
-    from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+    from prometheus_client import CollectorRegistry, generate_latest
 
     from rowlease.cli.logs import set_up_logging
     from rowlease.client.database import database
     from rowlease.metrics.exporter import DatabaseMetrics
+    from rowlease.metrics.server import metrics_server
     from rowlease.store import open_store
     from rowlease.worker.host.health_server import read_address
     from rowlease.worker.host.signals import stopped_by_signals
@@ -66,14 +67,12 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
         registry = CollectorRegistry()
         registry.register(DatabaseMetrics(store, cache))
         if once:
-            click.echo(generate_latest(registry), nl=False)
+            click.echo(generate_latest(registry), nl=False)  # noqa: TID251
             return
         try:
-            server, _ = start_http_server(port, host, registry)
+            server = metrics_server(host, port, registry)
         except (OSError, OverflowError) as error:
             raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
         log.info("metrics of %s at http://%s:%d/metrics", store.where, host, server.server_port)
-        stop = threading.Event()
-        with stopped_by_signals(stop.set):
-            stop.wait()
-        server.shutdown()
+        with server, stopped_by_signals(lambda: threading.Thread(target=server.shutdown).start()):
+            server.serve_forever()

@@ -13,6 +13,7 @@ from rowlease.cli.options import (
     limit_option,
     show_json,
 )
+from rowlease.cli.say import say
 from rowlease.cli.tables import show_rows
 from rowlease.counts import counted
 
@@ -67,7 +68,7 @@ def discard(load_id: str, dry_run: bool, actor: str | None, dsn: str | None, as_
     else:
         rows = counted(count, "staged row")
         word = "would discard" if dry_run else "discarded"
-        click.echo(f"load {load_id}: {word} {rows}")
+        say(f"load {load_id}: {word} {rows}")
 
 
 @loads.command()
@@ -110,6 +111,4 @@ def forget_stream(
     else:
         word = "would forget" if dry_run else "forgot"
         query = found.query_id or "(unknown)"
-        click.echo(
-            f"stream {stream}: {word} its batches up to {found.batch_number} of the query {query}"
-        )
+        say(f"stream {stream}: {word} its batches up to {found.batch_number} of the query {query}")

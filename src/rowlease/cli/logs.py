@@ -14,6 +14,8 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO, cast
 
+from rowlease.visible import visible
+
 #: The attributes that every log record has. Other attributes are the fields of an event; see
 #: `rowlease.event_log.log`.
 STANDARD_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime"}
@@ -114,6 +116,17 @@ def write_behind_stderr() -> None:
         atexit.register(stream.drain)
 
 
+class TextLines(logging.Formatter):
+    """Formats a record as a line of text. The lines of its traceback are indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        lines = super().formatException(ei).split("\n")
+        return "\n".join(f"  {visible(line)}" for line in lines)
+
+
 class JsonLines(logging.Formatter):
     """Formats a record as a line of JSON: time, level, process, event, and the event's fields."""
 
@@ -156,7 +169,7 @@ def set_up_logging(form: str, level: str, *, with_process: bool = False) -> logg
     handler.setFormatter(
         JsonLines()
         if form == "json"
-        else logging.Formatter(f"%(asctime)s {process}%(levelname)s %(message)s")
+        else TextLines(f"%(asctime)s {process}%(levelname)s %(message)s")
     )
     logging.basicConfig(handlers=[handler])
     logger = logging.getLogger("rowlease")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.cli.say import say
 from rowlease.counts import counted
 
 if TYPE_CHECKING:
@@ -52,25 +53,25 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
         return
     if as_sql:
         with database(dsn) as found:
-            click.echo(migration_sql(found), nl=False)
+            click.echo(migration_sql(found), nl=False)  # noqa: TID251
         return
     with database(dsn) as found:
-        done = bring_up(found, on_retry=lambda _: click.echo(WAITS, err=True))
+        done = bring_up(found, on_retry=lambda _: say(WAITS, err=True))
     where = redact(found)
     if done.advice:
-        click.echo(f"{where}: {done.advice}", err=True)
+        say(f"{where}: {done.advice}", err=True)
     if as_json:
         show_json({**done._asdict(), "database": where})
     elif done.changed:
         before = done.from_revision or "an empty database"
-        click.echo(f"{where}: from {before} to schema {done.to_revision}, {done.routines} routines")
+        say(f"{where}: from {before} to schema {done.to_revision}, {done.routines} routines")
     elif done.newer:
-        click.echo(
+        say(
             f"{where}: schema {done.to_revision} is from a newer release, and works with this one; "
             "nothing to do"
         )
     else:
-        click.echo(f"{where}: schema {done.to_revision} is up to date")
+        say(f"{where}: schema {done.to_revision} is up to date")
 
 
 def show_differences(found: list[Difference], where: str, as_json: bool) -> None:
@@ -80,12 +81,12 @@ def show_differences(found: list[Difference], where: str, as_json: bool) -> None
     else:
         for one in found:
             if one.found is None:
-                click.echo(f"missing: {one.object}; {one.advice}")
+                say(f"missing: {one.object}; {one.advice}")
             elif one.expected is None:
-                click.echo(f"not part of rowlease: {one.object}; {one.advice}")
+                say(f"not part of rowlease: {one.object}; {one.advice}")
             else:
-                click.echo(f"changed: {one.object}: {one.found or 'the default'}; {one.advice}")
+                say(f"changed: {one.object}: {one.found or 'the default'}; {one.advice}")
         count = counted(len(found), "difference") if found else "no differences"
-        click.echo(f"{where}: {count} from this release")
+        say(f"{where}: {count} from this release")
     if found:
         raise click.exceptions.Exit(1)

@@ -139,4 +139,4 @@ def needs_extra(extra: str, *modules: str, command: str = "") -> None:
 
 
 def show_json(data: Any) -> None:
-    click.echo(json.dumps(data, default=str))
+    click.echo(json.dumps(data, default=str))  # noqa: TID251

@@ -10,6 +10,7 @@ import sys
 import click
 
 from rowlease.cli.options import dsn_option
+from rowlease.cli.say import say
 
 
 @click.command()
@@ -25,9 +26,9 @@ def url(dsn: str | None) -> None:
     from rowlease.config import configured_dsn
 
     with database(dsn) as found:
-        click.echo(found)
+        click.echo(found)  # noqa: TID251
     if configured_dsn(dsn) is None:
-        click.echo(
+        say(
             "The server runs only while a program uses it, for example `rowlease psql`.",
             err=True,
         )

@@ -19,6 +19,7 @@ from rowlease.cli.options import (
     json_option,
     show_json,
 )
+from rowlease.cli.say import say
 from rowlease.cli.tables import show_rows, show_table
 from rowlease.counts import counted
 
@@ -95,7 +96,7 @@ def create(
     if as_json:
         show_json({"queue_name": name, "outcome": outcome})
     else:
-        click.echo(f"queue {name}: " + ("created" if outcome == "ok" else "exists already"))
+        say(f"queue {name}: " + ("created" if outcome == "ok" else "exists already"))
 
 
 @queue.command("set")
@@ -168,7 +169,7 @@ def show(name: str, dsn: str | None, as_json: bool) -> None:
     settings = data.pop("settings")
     data["oldest"] = age(data.pop("oldest_seconds"))
     for key, value in {**data, **settings}.items():
-        click.echo(f"{key:<21} {format_setting(value)}")
+        say(f"{key:<21} {format_setting(value)}")
 
 
 @queue.command()
@@ -217,9 +218,9 @@ def drain(
     if as_json:
         show_json({"queue_name": name, "paused": True, "processing": running})
     elif running:
-        click.echo(f"queue {name}: paused; {counted(running, 'request')} still running")
+        say(f"queue {name}: paused; {counted(running, 'request')} still running")
     else:
-        click.echo(f"queue {name}: paused; no request is running")
+        say(f"queue {name}: paused; no request is running")
     if running:
         raise SystemExit(1)
 
@@ -247,7 +248,7 @@ def delete(
         show_json({"queue_name": name, "num_purged": count, "dry_run": dry_run})
         return
     what = f"queue {name}" + (f" and {counted(count, 'request')}" if count else "")
-    click.echo(f"would delete {what}" if dry_run else f"{what}: deleted")
+    say(f"would delete {what}" if dry_run else f"{what}: deleted")
 
 
 @queue.command()
@@ -274,16 +275,16 @@ def show_changes(changes: list[Change], as_json: bool, dry_run: bool, nothing: s
         return
     for each in changes:
         would = "would change" if each.setting else "would create"
-        click.echo(f"{would} {each}".removesuffix(": created") if dry_run else str(each))
+        say(f"{would} {each}".removesuffix(": created") if dry_run else str(each))
     if not changes:
-        click.echo(nothing)
+        say(nothing)
 
 
 def done(name: str, as_json: bool, word: str) -> None:
     if as_json:
         show_json({"queue_name": name, "paused": word == "paused"})
     else:
-        click.echo(f"queue {name}: {word}")
+        say(f"queue {name}: {word}")
 
 
 def as_data(info: QueueInfo) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rowlease.cli.options import dsn_option, duration, json_option, needs_extra, show_json
+from rowlease.cli.say import say
 
 
 def parse_moment(text: str) -> datetime | timedelta:
@@ -93,7 +94,7 @@ def report(
     window = f"{made.figures.since:%Y-%m-%d %H:%M} and {made.figures.until:%Y-%m-%d %H:%M} UTC"
     if not made.files:
         where = f" in {' or '.join(queues)}" if queues else ""
-        click.echo(
+        say(
             f"no request was completed or failed{where} between {window}; look further back with "
             "--since 30d, or count waiting requests with `rowlease depth`"
         )

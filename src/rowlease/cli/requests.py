@@ -17,6 +17,7 @@ from rowlease.cli.options import (
     limit_option,
     show_json,
 )
+from rowlease.cli.say import say, say_lines
 from rowlease.cli.tables import show_rows, show_table, to_json
 from rowlease.errors import InvalidRequest
 
@@ -82,7 +83,7 @@ def list_some(
         return
     show_requests(found.requests)
     if found.after is not None:
-        click.echo(f"there may be more: --after {found.after}")
+        say(f"there may be more: --after {found.after}")
 
 
 @requests.command()
@@ -102,14 +103,15 @@ def show(request_id: int, dsn: str | None, as_json: bool) -> None:
         return
     for name, value in found._asdict().items():
         if name != "attempts" and value is not None:
-            click.echo(f"{name:<16} {value}")
+            say_lines(f"{name:<16} ", str(value))
     for attempt in found.attempts:
-        click.echo(
-            f"\nattempt {attempt.attempt_number}: {attempt.outcome} on {attempt.worker_id}, "
+        say("")
+        say(
+            f"attempt {attempt.attempt_number}: {attempt.outcome} on {attempt.worker_id}, "
             f"{attempt.started_time} to {attempt.ended_time}"
         )
         if attempt.error is not None:
-            click.echo((attempt.traceback or attempt.error).rstrip())
+            say_lines("  ", (attempt.traceback or attempt.error).rstrip())
 
 
 @requests.command()
@@ -127,7 +129,7 @@ def explain(request_id: int, dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json(reason._asdict())
     else:
-        click.echo(f"{reason.reason}: {reason.message}")
+        say(f"{reason.reason}: {reason.message}")
 
 
 @requests.command()

@@ -16,6 +16,7 @@ from rowlease.cli.options import (
     json_option,
     show_json,
 )
+from rowlease.cli.say import say
 from rowlease.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ def list_all(dsn: str | None, as_json: bool) -> None:
     if as_json:
         show_json([row._asdict() for row in rows])
     elif not rows:
-        click.echo("there is no schedule; see `rowlease schedule add --help`")
+        say("there is no schedule; see `rowlease schedule add --help`")
     for row in [] if as_json else rows:
-        click.echo(
+        say(
             f"{row.schedule_name}: {row.cron} ({row.time_zone}), {row.kind} in {row.queue_name}, "
             f"{next_firing(row)}; last fired for {format_time(row.last_time)}"
         )
@@ -131,7 +132,7 @@ def add(
     with connect(dsn) as store:
         known = {row.schedule_name: row for row in store.list_schedules()}.get(name)
         if dry_run:
-            click.echo(f"would {'change' if known else 'create'} the schedule {name}")
+            say(f"would {'change' if known else 'create'} the schedule {name}")
             return
         outcome, changed = store.put_schedule(
             name,
@@ -149,13 +150,13 @@ def add(
     if as_json:
         show_json({"schedule_name": name, "outcome": outcome, "changed_time": changed})
     elif outcome == "repeat":
-        click.echo(f"schedule {name}: unchanged")
+        say(f"schedule {name}: unchanged")
     else:
         first_time = (
             f"it first fires at {format_time(first)}, if a worker with the task {kind} runs"
         )
         word = "changed" if known else f"created; {first_time}"
-        click.echo(f"schedule {name}: {word}")
+        say(f"schedule {name}: {word}")
 
 
 @schedule.command()
@@ -214,7 +215,7 @@ def fire(name: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: 
     if as_json:
         show_json(answer._asdict())
     else:
-        click.echo(f"schedule {name}: fired, request {answer.request_id}")
+        say(f"schedule {name}: fired, request {answer.request_id}")
 
 
 def act(
@@ -228,7 +229,7 @@ def act(
     if as_json:
         show_json({"schedule_name": name, "outcome": outcome})
     else:
-        click.echo(f"schedule {name}: {word}" + (" already" if outcome == "repeat" else ""))
+        say(f"schedule {name}: {word}" + (" already" if outcome == "repeat" else ""))
 
 
 def would(name: str, dsn: str | None, word: str) -> None:
@@ -239,7 +240,7 @@ def would(name: str, dsn: str | None, word: str) -> None:
     if not found:
         unknown(name)
     row = found[0]
-    click.echo(f"would {word} the schedule {name}: {row.cron} ({row.time_zone}), {row.kind}")
+    say(f"would {word} the schedule {name}: {row.cron} ({row.time_zone}), {row.kind}")
 
 
 def refuse_unknown(outcome: Outcome, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rowlease.cli.options import dsn_option, json_option, show_json
+from rowlease.cli.say import say
 from rowlease.counts import counted
 
 
@@ -108,4 +109,4 @@ def spark_enqueue(
         line += f"; {done.num_clamped:,} had a priority above the queue's maximum"
     if done.outcome == "repeat":
         line += "; an earlier run with this load id has already enqueued them"
-    click.echo(line)
+    say(line)

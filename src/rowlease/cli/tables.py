@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-import click
-
 from rowlease.cli.options import show_json
+from rowlease.cli.say import say
 from rowlease.durations import format_duration
+from rowlease.visible import visible
 
 
 def show_rows(
@@ -24,7 +24,7 @@ def show_rows(
     if as_json:
         show_json([to_json(row._asdict()) for row in rows])
     elif not rows:
-        click.echo(nothing)
+        say(nothing)
     else:
         header = [name.removesuffix("_name").replace("_", " ") for name in columns]
         show_table(
@@ -51,7 +51,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
             cell.rjust(width) if is_right else cell.ljust(width)
             for cell, width, is_right in zip(cells, widths, right, strict=True)
         )
-        click.echo("  ".join(padded).rstrip())
+        say("  ".join(padded).rstrip())
 
 
 def is_number(cell: Any) -> bool:
@@ -59,7 +59,7 @@ def is_number(cell: Any) -> bool:
 
 
 def format_cell(cell: Any) -> str:
-    """A cell as text, without characters that would control the terminal."""
+    """A cell as text on one line."""
     match cell:
         case None:
             return "-"
@@ -71,7 +71,7 @@ def format_cell(cell: Any) -> str:
             return format_duration(cell.total_seconds())
         case tuple():
             return ", ".join(map(format_cell, cell))
-    return "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in str(cell))
+    return visible(str(cell))
 
 
 def to_json(data: dict[str, Any]) -> dict[str, Any]:

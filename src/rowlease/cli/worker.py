@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import click
 
 from rowlease.cli.options import dsn_option, duration, json_option, show_json
+from rowlease.cli.say import say
 from rowlease.counts import counted
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def worker(
         run = run_supervisor if several else run_alone
         data, text, exit_code = run(tasks, place, health, health_file, settings)
     try:
-        show_json(data) if as_json else click.echo(text)
+        show_json(data) if as_json else say(text)
     except BrokenPipeError:
         # The reader has closed the pipe, which is not an error. The interpreter flushes stdout
         # once more when it exits, so replace stdout with a descriptor that can be written.

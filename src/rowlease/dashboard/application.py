@@ -150,7 +150,11 @@ class Dashboard:
         view = self._view(request)
 
         def plain() -> Response:
-            return Response(payload(view), media_type="text/plain; charset=utf-8")
+            return Response(
+                payload(view),
+                headers={"cache-control": "no-store"},
+                media_type="text/plain; charset=utf-8",
+            )
 
         return await self._answer(request, plain)
 

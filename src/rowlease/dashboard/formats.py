@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from rowlease.durations import format_duration as duration
+from rowlease.visible import HIDDEN
+from rowlease.visible import visible as with_escapes
 
 #: The maximum number of characters of a payload, result or traceback on a page.
 SHOWN = 20_000
-#: Characters that cannot be seen, or that change the order of those around them.
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 DASH = "\N{EN DASH}"
 
 
 def visible(text: str | None) -> Markup:
-    """Any text, with hidden characters shown by their code, such as U+202E."""
-    parts, at = [], 0
-    for found in HIDDEN.finditer(text or ""):
-        parts.append(escape((text or "")[at : found.start()]))
-        parts.append(Markup('<span class="hidden-character">U+{:04X}</span>').format(ord(found[0])))
-        at = found.end()
-    parts.append(escape((text or "")[at:]))
-    return Markup("").join(parts)
+    """Any text, with a marked escape for each hidden character but tabs and ends of lines."""
+    mark = Markup('<span class="hidden-character">{}</span>')
+    return Markup("").join(
+        mark.format(with_escapes(part)) if HIDDEN.fullmatch(part) and part not in "\t\n" else part
+        for part in HIDDEN.split(text or "")
+    )
 
 
 def cut(text: str | None, length: int) -> str:

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from rowlease.clock import now
 from rowlease.errors import StoreError
+from rowlease.metrics.exposition import with_visible_labels
 from rowlease.model import Depth, WorkerState
 from rowlease.store import Reading
 
@@ -102,7 +103,7 @@ class DatabaseMetrics:
         """The metric families. Safe from any thread; one thread reads, and others wait for it."""
         with self._lock:
             if now() - self._read_at >= self._cache:
-                self._families = list(self._read())
+                self._families = list(with_visible_labels(self._read()))
                 self._read_at = now()
             return self._families
 

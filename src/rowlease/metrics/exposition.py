@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -11,6 +11,7 @@ from prometheus_client.exposition import choose_encoder
 
 from rowlease.metrics.tally import BUCKETS, Tally
 from rowlease.metrics.worker_metrics import METRICS
+from rowlease.visible import visible
 
 
 def worker_exposition(tally: Tally, gauges: Mapping[str, float], accept: str) -> tuple[str, bytes]:
@@ -24,6 +25,16 @@ def worker_exposition(tally: Tally, gauges: Mapping[str, float], accept: str) ->
     return content_type, encode(Collected(tally, gauges))
 
 
+def with_visible_labels(families: Iterable[Any]) -> Iterator[Any]:
+    """The families, with an escape for each hidden character in the names that label them."""
+    for family in families:
+        family.samples = [
+            sample._replace(labels={key: visible(text) for key, text in sample.labels.items()})
+            for sample in family.samples
+        ]
+        yield family
+
+
 class Collected:
     """The metrics of one moment, in the form that prometheus_client encodes."""
 
@@ -33,6 +44,9 @@ class Collected:
 
     def collect(self) -> Iterator[Any]:
         """The metric families."""
+        yield from with_visible_labels(self._families())
+
+    def _families(self) -> Iterator[Any]:
         for name, value in self._gauges.items():
             documentation = f"{name.replace('_', ' ').capitalize()} of this worker process"
             yield GaugeMetricFamily(f"rowlease_worker_{name}", documentation, value=value)

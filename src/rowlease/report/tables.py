@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from rowlease.report.figures import Failures, Figures, Step, Work
 from rowlease.theme import table
+from rowlease.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def throughput_table(figures: Figures) -> Table:
     for row in figures.work:
         counts = (row.retried, row.dead, row.cancelled)
         made.add_row(
-            escape(row.queue), str(row.priority), f"{row.complete:,}", format_rate(row.rate),
+            shown(row.queue), str(row.priority), f"{row.complete:,}", format_rate(row.rate),
             *map(format_count, counts),
         )  # fmt: skip
     if len(figures.work) > 1:
@@ -55,7 +56,7 @@ def times_table(title: str, name: str, work: Sequence[Work]) -> Table:
     for row in work:
         if row.complete:
             each = (getattr(row, f"{name}_{point}") for point in ("p50", "p95", "p99", "max"))
-            made.add_row(escape(row.queue), str(row.priority), *(f"{value:,.4f}" for value in each))
+            made.add_row(shown(row.queue), str(row.priority), *(f"{value:,.4f}" for value in each))
     return made
 
 
@@ -68,11 +69,16 @@ def failures_table(failures: Sequence[Failures]) -> Table:
     )
     for row in failures[:SHOWN]:
         texts = (row.error, row.queue, row.kind)
-        made.add_row(*map(escape, texts), *map(format_count, (row.dead, row.again, row.complete)))
+        made.add_row(*map(shown, texts), *map(format_count, (row.dead, row.again, row.complete)))
     if len(failures) > SHOWN:
         made.caption = f"and {len(failures) - SHOWN} more in the file `failures`"
         made.caption_justify = "left"
     return made
+
+
+def shown(text: str) -> str:
+    """Text of users as it is, without markup and hidden characters."""
+    return escape(visible(text))
 
 
 def format_count(value: int) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 from rowlease.durations import format_duration as duration
 from rowlease.model import WorkerState
 from rowlease.top.sample import Queue, TopSample
+from rowlease.visible import visible
 from rowlease.worker.timings import WORKER_SILENT
 
 #: The longest wait in a queue is shown in colour if it is at least this many seconds.
@@ -188,11 +189,6 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(BARS[(len(BARS) - 1) * height // most if most else 0] for height in heights)
 
 
-def printable(text: str) -> str:
-    """The text with a dot for each character that could control the terminal."""
-    return "".join(each if each.isprintable() else "\N{MIDDLE DOT}" for each in text)
-
-
 def plain_table() -> Table:
     return Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
 
@@ -204,8 +200,7 @@ def cut(*parts: str | tuple[str, str]) -> Text:
     so numbers are never cut.
     """
     safe = (
-        printable(part) if isinstance(part, str) else (printable(part[0]), part[1])
-        for part in parts
+        visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts
     )
     return Text.assemble(*safe, no_wrap=True, overflow="ellipsis")
 

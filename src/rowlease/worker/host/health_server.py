@@ -6,16 +6,14 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 
 from rowlease.errors import ConfigError
+from rowlease.silent_clients import LimitedHandler, LimitedServer
 from rowlease.worker.host.health import HealthReport
-
-#: Seconds after which the connection of a silent client is closed.
-CLIENT_TIMEOUT = 5.0
 
 
 class HealthServer:
@@ -42,16 +40,14 @@ class HealthServer:
         report: Callable[[], HealthReport],
         metrics: Callable[[str], tuple[str, bytes]] | None = None,
     ) -> None:
-        class Server(ThreadingHTTPServer):
+        class Server(LimitedServer, ThreadingHTTPServer):
             address_family = AF_INET6 if ":" in host else AF_INET
-            daemon_threads = True
 
             def server_bind(self) -> None:
                 # HTTPServer.server_bind would make a DNS query for a name that is not used.
                 TCPServer.server_bind(self)
 
-        class Handler(BaseHTTPRequestHandler):
-            timeout = CLIENT_TIMEOUT
+        class Handler(LimitedHandler):
             server_version = "rowlease"
             sys_version = ""
 
@@ -71,9 +67,6 @@ class HealthServer:
                     self.wfile.write(data)
 
             do_HEAD = do_GET
-
-            def log_message(self, *_: object) -> None:
-                """Log nothing, because probes are frequent."""
 
         try:
             self._server = Server((host, port), Handler)

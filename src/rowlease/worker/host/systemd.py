@@ -10,6 +10,7 @@ import socket
 from collections.abc import MutableMapping
 from contextlib import suppress
 
+from rowlease.visible import visible
 from rowlease.worker.host.health import HealthReport
 
 #: The number of characters of a status that `systemctl status` shows on one line.
@@ -60,7 +61,7 @@ class Systemd:
             lines.append("STOPPING=1")
         if report.live and self.watchdog:
             lines.append("WATCHDOG=1")
-        status = " ".join(str(report).split())[:MAX_STATUS]
+        status = visible(" ".join(str(report).split()))[:MAX_STATUS]
         if status != self._status:
             self._status = status
             lines.append(f"STATUS={status}")
