@@ -11,6 +11,7 @@
 -- why:      every call that enqueues reads the settings, and so blocks this routine until its
 --           transaction ends. So no request can be missed here or be added later. Counts of batches
 --           that are not folded yet are in the rows that are deleted here, so they are folded first.
+--           Another session may be folding those of one batch: its sum is seen when it has committed.
 --           The history of the queue stays until it expires.
 create or replace function rowlease.delete_queue(
   p_queue_name text, p_purge boolean default false, p_dry_run boolean default false,
@@ -76,7 +77,10 @@ begin
     perform rowlease_internal.fold_batches(null, 2147483647);
     delete from rowlease.queue_settings s where s.queue_name = p_queue_name;
     delete from rowlease.gate g where g.queue_name = p_queue_name;
-    delete from rowlease.queue_depth d where d.queue_name = p_queue_name;
+    loop
+      delete from rowlease.queue_depth d where d.queue_name = p_queue_name;
+      exit when not found;
+    end loop;
     delete from rowlease.queue_waiter w where w.queue_name = p_queue_name;
     delete from rowlease.unknown_kind u where u.queue_name = p_queue_name;
   end if;
