@@ -292,8 +292,14 @@ create table rowlease.lane (
   constraint lane_kind check (kind <> ''),
   constraint names_end_in_no_blank check (kind not like '% '),
   constraint lane_payload check (octet_length(payload::text) <= 1048576),
-  constraint lane_headers check (
-    octet_length(headers::text) <= 8192 and json_typeof(headers) = 'object')
+  constraint lane_payload_object check (  -- as are_arguments
+    json_typeof(payload) = 'object'
+    and (strpos(payload::text, '\') = 0
+         or regexp_replace(replace(payload::text, '\\', '  '),
+                           '\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]', ' ', 'g') !~ '\\u[dD][89a-fA-F]')),
+  constraint lane_headers check (  -- as check_headers
+    octet_length(headers::text) <= 8192 and json_typeof(headers) = 'object'
+    and not jsonb_path_exists(headers::jsonb, '$.* ? (@.type() <> "string")'))
 ) with (
   autovacuum_vacuum_scale_factor = 0.01,
   autovacuum_vacuum_threshold = 2000,

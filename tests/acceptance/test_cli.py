@@ -405,6 +405,14 @@ BAD_REQUESTS = {
     "kind that is no text": Bad(r"Unicode|character", [b"\xff"]),
     "queue that is no text": Bad(r"Unicode|character", ["x", "--queue", b"\xff"]),
     "payload is not JSON": Bad(r"payload is not JSON", ["x", "--payload", "{'a': 1}"]),
+    "payload is a list": Bad(r"payload is \[1\]; it must be a mapping", ["x", "--payload", "[1]"]),
+    "payload names an argument twice": Bad(
+        r"the payload names 'a' twice; give each argument one value; nothing was enqueued",
+        ["x", "--payload", '{"a": 1, "b": {}, "a": 2}'],
+    ),
+    "a line names an argument twice": Bad(
+        r"line 2: the payload names 'b' twice", lines=b'{"a": 1}\n{"a": {"b": 1, "b": 2}}\n'
+    ),
     "payload is empty": Bad(r"payload is not JSON", ["x", "--payload", ""]),
     "payload is NaN": Bad(r"payload is not JSON", ["x", "--payload", "NaN"]),
     "payload is not UTF-8": Bad(r"UTF-8", ["x", "--payload", b'"\xff"']),
@@ -427,8 +435,8 @@ BAD_REQUESTS = {
     "long dedup key": Bad(r"too long", ["x", "--dedup-key", "k" * 500]),
     "unknown option": Bad(r"No such option", ["x", "--nonsense"]),
     "one bad line": Bad(r"line 3 is not JSON", lines=b'{"a": 1}\n\n{"a": \n{"a": 2}\n'),
-    "one line over 1 MiB": Bad(r"line 2: the payload is \d+ bytes", lines=b"1\n" + HUGE + b"\n"),
-    "a line that is no UTF-8": Bad(r"line 2 is not .*UTF-8", lines=b'"a"\n"\xff"\n'),
+    "one line over 1 MiB": Bad(r"line 2: the payload is \d+ bytes", lines=b"{}\n" + HUGE + b"\n"),
+    "a line that is no UTF-8": Bad(r"line 2 is not .*UTF-8", lines=b'{}\n"\xff"\n'),
     "no file of lines": Bad(r"No such file", ["x", "--lines", "nowhere.jsonl"]),
     "lines and payload": Bad(
         r"cannot be combined with --payload", ["x", "--payload", "1"], lines=b"1\n"
@@ -464,7 +472,7 @@ def test_a_full_queue_has_an_exit_code_of_its_own(run: Run, database: str, look:
 def test_of_lines_that_do_not_all_fit_none_is_enqueued(run: Run, database: str, look: Look) -> None:
     look("select rowlease.configure_queue('small', '{\"capacity\": 2}')")
     three = ("enqueue", "x", "--queue", "small", "--lines", "-")
-    refused(run(*three, stdin=b"1\n2\n3\n", ROWLEASE_DSN=database), 4, r"3 more cannot fit")
+    refused(run(*three, stdin=b"{}\n{}\n{}\n", ROWLEASE_DSN=database), 4, r"3 more cannot fit")
     assert look("select count(*) from rowlease.queue") == [(0,)]
 
 
@@ -519,7 +527,7 @@ def test_a_payload_comes_from_stdin(stdin: bytes, run: Run, database: str, look:
 
 @pytest.mark.parametrize(
     ("stdin", "count"),
-    [(b'{"a": 1}\r\n\n[2]\n"three"', 3), (b"1\n", 1), (b"\n \n", 0), (b"", 0)],
+    [(b'{"a": 1}\r\n\nnull\n{"c": 3}', 3), (b'{"a": 1}\n', 1), (b"\n \n", 0), (b"", 0)],
 )
 @pytest.mark.usefixtures("emptied")
 def test_lines_come_from_stdin_in_their_order(
@@ -529,7 +537,7 @@ def test_lines_come_from_stdin_in_their_order(
     assert done.returncode == 0
     found = look("select request_id, payload from rowlease.queue order by request_id")
     assert [number for number, _ in found] == [one["request_id"] for one in json.loads(done.stdout)]
-    assert [payload for _, payload in found] == [{"a": 1}, [2], "three"][:count] or count == 1
+    assert [payload for _, payload in found] == [{"a": 1}, {}, {"c": 3}][:count]
 
 
 # -- output ------------------------------------------------------------------------------------

@@ -165,10 +165,13 @@ def test_texts_arrive_as_they_were_sent_whatever_encoding_the_role_has(
 ) -> None:
     with closing(open_store(set_role(client_encoding=encoding))) as store:
         store.check_schema()
-        store.enqueue_many("default", [NewRequest(kind="x", payload='"5 €"')])
+        store.enqueue_many("default", [NewRequest(kind="x", payload='{"price": "5 €"}')])
         (leased,) = store.dequeue("w", ["default"], 1).requests
         store.complete([leased], ['"6 €"'])
-        assert (leased.payload, store.find_requests().requests[0].result) == ('"5 €"', '"6 €"')
+        assert (leased.payload, store.find_requests().requests[0].result) == (
+            '{"price": "5 €"}',
+            '"6 €"',
+        )
 
 
 def test_requests_without_a_dedup_key_are_not_duplicates_of_one_another(
@@ -194,8 +197,8 @@ def test_a_database_without_an_encoding_is_migrated_and_used(server_dsn: str) ->
             assert not migrate(dsn).changed
             with closing(open_store(dsn)) as store:
                 store.check_schema()
-                store.enqueue_many("default", [NewRequest(kind="x", payload='"5 €"')])
-                assert store.find_requests().requests[0].payload == '"5 €"'
+                store.enqueue_many("default", [NewRequest(kind="x", payload='{"price": "5 €"}')])
+                assert store.find_requests().requests[0].payload == '{"price": "5 €"}'
         finally:
             connection.execute(f"drop database {name} with (force)")
 
@@ -222,7 +225,9 @@ def test_a_callers_connection_whose_encoding_lacks_a_character_is_refused(
         psycopg.connect(dsn, client_encoding="LATIN1") as connection,
         pytest.raises(InvalidRequest, match=r"client_encoding has no '€'.*UTF8"),
     ):
-        store.enqueue_many("default", [NewRequest(kind="x", payload='"€"')], connection=connection)
+        store.enqueue_many(
+            "default", [NewRequest(kind="x", payload='{"price": "€"}')], connection=connection
+        )
 
 
 # -- what a server runs out of ---------------------------------------------------------------------

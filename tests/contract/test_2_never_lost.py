@@ -81,7 +81,7 @@ def test_texts_arrive_as_they_were_sent_and_answers_in_their_order(
     requests = [
         NewRequest(
             kind=text,
-            payload=json.dumps([text], ensure_ascii=bool(place % 2)),
+            payload=json.dumps({"text": text}, ensure_ascii=bool(place % 2)),
             dedup_key=text if keyed else None,
         )
         for place, text in enumerate(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,20 +27,27 @@ def ids(requests: list[LeasedRequest]) -> list[int]:
     return [request.request_id for request in requests]
 
 
+def given(priority: int) -> str:
+    """A payload with the priority that was asked for."""
+    return f'{{"asked": {priority}}}'
+
+
 def way_enqueue(store: Session, priorities: list[int]) -> None:
     for priority in priorities:
         store._call(
-            "enqueue", p_queue_name="q", p_kind="a", p_priority=priority, p_payload=str(priority)
+            "enqueue", p_queue_name="q", p_kind="a", p_priority=priority, p_payload=given(priority)
         )
 
 
 def way_enqueue_many(store: Session, priorities: list[int]) -> None:
-    store.enqueue_many("q", [NewRequest(kind="a", payload=str(p), priority=p) for p in priorities])
+    store.enqueue_many(
+        "q", [NewRequest(kind="a", payload=given(p), priority=p) for p in priorities]
+    )
 
 
 def way_inbox(store: Session, priorities: list[int]) -> None:
     for priority in priorities:
-        store.insert("inbox", queue_name="q", kind="a", priority=priority, payload=str(priority))
+        store.insert("inbox", queue_name="q", kind="a", priority=priority, payload=given(priority))
 
 
 def way_promote(store: Session, priorities: list[int]) -> None:
@@ -53,7 +61,7 @@ def way_promote_groups(store: Session, priorities: list[int]) -> None:
 
 def promoted(store: Session, rows: list[dict[str, Any]]) -> None:
     staged = [
-        {"row_id": place, "kind": "a", "payload": str(row["priority"]), **row}
+        {"row_id": place, "kind": "a", "payload": given(row["priority"]), **row}
         for place, row in enumerate(rows)
     ]
     store.promote("load", store.staged("load", staged, queue="q"), len(rows))
@@ -75,7 +83,7 @@ def test_rabbitmqs_example_comes_out_as_published(store: Session, way: str, limi
     WAYS_IN[way](store, SENT)
     received: list[int] = []
     while taken := store.dequeue("one", ["q"], limit).requests:
-        received += [int(request.payload) for request in taken]
+        received += [json.loads(request.payload)["asked"] for request in taken]
     assert received == RECEIVED
 
 

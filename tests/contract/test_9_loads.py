@@ -110,10 +110,10 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"payload": "hunter2"}, "payload or headers that are not JSON"),
-        ({"payload": '{"password": "hunter2"'}, "payload or headers that are not JSON"),
-        ({"payload": '["hunter2", NaN]'}, "payload or headers that are not JSON"),
-        ({"payload": '"' + "hunter2" * 150_000 + '"'}, "1048576"),
+        ({"payload": "hunter2"}, "payload must be a JSON object"),
+        ({"payload": '{"password": "hunter2"'}, "that are not JSON|must be a JSON object"),
+        ({"payload": '{"a": ["hunter2", NaN]}'}, "that are not JSON|must be a JSON object"),
+        ({"payload": '{"a": "' + "hunter2" * 150_000 + '"}'}, "1048576"),
         ({"priority": -1}, "0 or more"),
         ({"kind": ""}, "kind must be a task name"),
         ({"kind": "hunter2" * 29}, "kind must be a task name"),
@@ -126,7 +126,9 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 def test_one_bad_row_refuses_the_whole_load_and_is_not_quoted(
     store: Session, row: dict[str, Any], says: str
 ) -> None:
-    run = store.staged("x", [*numbered(2, payload='"hunter2"'), {"row_id": 2, "kind": "a", **row}])
+    run = store.staged(
+        "x", [*numbered(2, payload='{"a": "hunter2"}'), {"row_id": 2, "kind": "a", **row}]
+    )
     with pytest.raises(InvalidRequest, match=says) as refused:
         store.promote("x", run, 3)
     assert "hunter2" not in str(refused.value)
@@ -136,7 +138,7 @@ def test_one_bad_row_refuses_the_whole_load_and_is_not_quoted(
 
 
 def test_a_server_does_not_quote_a_payload_either(store: Session) -> None:
-    run = store.staged("x", numbered(1, payload="hunter2"))
+    run = store.staged("x", numbered(1, payload="{hunter2"))
     with pytest.raises(InvalidRequest) as refused:
         store.promote("x", run, 1)
     assert "hunter2" not in " ".join(answered(refused.value))

@@ -70,7 +70,8 @@ def test_a_duplicate_changes_nothing_about_the_request_that_lives(store: Session
     offer(store, "k")
     before = store.everything()
     store.enqueue_many(
-        "default", [NewRequest(kind="b", payload="1", priority=9, dedup_key="k", group_key="g")]
+        "default",
+        [NewRequest(kind="b", payload='{"a": 1}', priority=9, dedup_key="k", group_key="g")],
     )
     assert store.everything() == before
 

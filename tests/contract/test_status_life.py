@@ -383,7 +383,7 @@ def test_rows_with_keys_in_one_insert_into_inbox_fit_a_full_queue_no_better(stor
         ({"group_key": "x" * 201}, "too long"),
         ({"dedup_key": "x" * 401}, "too long"),
         ({"payload": "[" + "1," * 524_288 + "1]"}, "1048576"),
-        ({"payload": "{"}, "not JSON"),
+        ({"payload": "{"}, "not JSON|must be a JSON object"),
         pytest.param({"due_time": "infinity"}, "out of range", marks=INFINITY),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",

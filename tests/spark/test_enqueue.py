@@ -495,7 +495,10 @@ def test_an_expression_that_does_not_fit_the_frame_is_an_error_of_one_line(
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "a priority is below 0"),
         ('{"a": "\x00"}', {}, "a string has a character that the database refuses"),
-        (f'"{"x" * 2**20}"', {}, "a payload has over 1048576 bytes"),
+        (f'{{"a": "{"x" * 2**20}"}}', {}, "a payload has over 1048576 bytes"),
+        ("[1]", {}, "payload must be a JSON object of arguments by name"),
+        (r'{"a": "\ud800"}', {}, "without half of a surrogate pair"),
+        ("[1]", {"dedup_key": "json"}, "payload must be a JSON object of arguments by name"),
     ],
 )
 def test_nothing_enters_the_queue_unless_the_whole_load_does(
@@ -506,6 +509,18 @@ def test_nothing_enters_the_queue_unless_the_whole_load_does(
     given = {"queue": "default", "kind": "k", "payload": "json", **arguments}
     with pytest.raises(InvalidRequest, match=says) as raised:
         enqueue(frame, dsn, **given)
+    assert "\n" not in str(raised.value)
+    assert sql("select count(*) from rowlease.requests") == [(0,)]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_text_that_names_an_argument_twice_is_refused(
+    keyed: bool, spark: Any, dsn: str, sql: Sql
+) -> None:
+    frame = spark.range(100).selectExpr("""'{"a": 1, "b": 2, "a": 3}' as json""", "id")
+    keys: dict[str, Any] = {"dedup_key": "id"} if keyed else {}
+    with pytest.raises(InvalidRequest, match='payload names the argument "a" twice') as raised:
+        enqueue(frame, dsn, queue="default", kind="k", payload="json", **keys)
     assert "\n" not in str(raised.value)
     assert sql("select count(*) from rowlease.requests") == [(0,)]
 

@@ -22,6 +22,11 @@ from tests.spark.lost_answer import GONE, LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
+OBJECT = (
+    "payload must be a JSON object of arguments by name, without half of a surrogate pair "
+    r"(\ud800 to \udfff)"
+)
+
 
 @pytest.fixture
 def frame(spark: Any) -> Any:
@@ -171,13 +176,19 @@ def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None
     ("column", "says"),
     [
         ("'x' as payload", "a payload is not JSON; nothing was enqueued"),
+        ("'[1]' as payload", OBJECT),
+        (r"""'{"a": "\\ud800"}' as payload""", OBJECT),
+        (
+            """'{"a": 1, "a": 2}' as payload""",
+            'payload names the argument "a" twice; give each argument one value',
+        ),
         (
             "char(0) as payload",
             "a string has a character that the database refuses: "
             'invalid byte sequence for encoding "UTF8": 0x00',
         ),
     ],
-    ids=["no JSON", "NUL"],
+    ids=["no JSON", "a list", "half a pair", "an argument twice", "NUL"],
 )
 def test_nothing_enters_the_queue_unless_all_does(
     column: str, says: str, frame: Any, dsn: str, sql: Sql

@@ -112,6 +112,12 @@ def test_what_is_not_json_is_refused_with_its_reason(payload: Any) -> None:
     assert raised.value.__cause__ is not None
 
 
+@pytest.mark.parametrize("payload", [[1], "text", 7, (), False])
+def test_a_payload_that_names_no_arguments_is_refused(payload: Any) -> None:
+    with pytest.raises(InvalidRequest, match="it must be a mapping of arguments by name"):
+        untyped_request("x", payload)
+
+
 def test_the_limit_counts_bytes_and_not_letters() -> None:
     quotes = 2
     assert len(encode("a" * (MAX_PAYLOAD_BYTES - quotes)).encode()) == MAX_PAYLOAD_BYTES

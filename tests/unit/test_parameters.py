@@ -229,14 +229,6 @@ def test_keyword_arguments_may_have_types_of_their_own() -> None:
     assert Task(put).run(Task(put).request(size=Size(4), at=NOON).new.payload) == '"4 2026"'
 
 
-def test_a_payload_by_position_gets_the_types_too() -> None:
-    @task
-    def put(size: Size, at: datetime) -> str:
-        return f"{size.width} {at.year}"
-
-    assert put.run('[{"width":4},"2026-01-01T00:00:00Z"]') == '"4 2026"'
-
-
 def test_annotations_that_cannot_be_read_are_an_error_before_anything_runs() -> None:
     @task
     def hidden(words: Counter[str]) -> None: ...

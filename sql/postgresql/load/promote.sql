@@ -65,10 +65,11 @@ begin
   perform rowlease_internal.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
      from rowlease.staging s
     where (s.load_id, s.run_number) = (p_load_id, p_run_number)
-      and (coalesce(s.kind, p_kind, '') = '' or length(s.kind) > 200 or s.priority < 0
-           or octet_length(s.payload) > 1048576)
+      and not rowlease_internal.is_acceptable(coalesce(s.kind, p_kind), s.priority, s.payload, null)
     limit 1;
   begin
+    perform rowlease_internal.check_names(s.payload::json) from rowlease.staging s
+      where (s.load_id, s.run_number) = (p_load_id, p_run_number) limit 1;
     perform rowlease_internal.check_headers(s.headers) from rowlease.staging s
       where (s.load_id, s.run_number) = (p_load_id, p_run_number) and s.headers is not null;
     if v_written = v_staged and v_grouped = 0 then
@@ -94,6 +95,5 @@ begin
    where l.load_id = p_load_id;
   perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null, null);
   perform rowlease_internal.wake_workers(v_load.queue_name, true);
-  return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued,
-                      v_clamped;
+  return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued, v_clamped;
 end $$;

@@ -31,6 +31,7 @@ declare
 begin
   perform rowlease_internal.check_queue(p_queue_name);
   perform rowlease_internal.check_request(p_kind, p_priority, p_payload, null);
+  perform rowlease_internal.check_names(p_payload::json);
   perform rowlease_internal.check_headers(p_headers);
   if (coalesce(p_schedule_name, '') <> '' and length(p_schedule_name) <= 200
       and p_schedule_name not like '% '

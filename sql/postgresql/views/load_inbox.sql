@@ -4,7 +4,8 @@
 -- returns:  no rows: the view can be written to, but not read; producers may select from it, so
 --           that a JDBC writer can inspect its columns
 -- errors:   as end_part, at the commit; 23514 a priority below 0 or above 255, no kind, a payload over
---           1 MiB, headers that are no object or over 8 KiB; 22P02 a payload or headers that are not JSON; 22001 a long kind
+--           1 MiB, that is no object or holds half of a surrogate pair, headers that are no object of
+--           strings or over 8 KiB; 22P02 a payload or headers that are not JSON; 22001 a long kind
 -- locks:    as end_part
 -- why:      through this view, a program that can only append rows writes to the lane, such as
 --           Spark's JDBC writer. All rows of a part are written in one transaction, and one of them is

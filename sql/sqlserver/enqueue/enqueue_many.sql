@@ -11,7 +11,7 @@
 --           if p_wait_ms is 0, (null, 'full', null)
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
 --           RL006 no kind, RL007 attempts below 1, RL016 bad headers, RL017 as take_batches;
---           51011 a payload that is not JSON, 51019 a name or key ends in a blank
+--           51019 a name or key ends in a blank
 -- locks:    the receipt's key; the queue's admission lock if it has a capacity; as
 --           take_batches and add_requests
 -- why:      with the same receipt, a second call after an unknown commit returns the ids of the

@@ -7,7 +7,7 @@
 -- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
 --           is planned yet, firings are counted from this time
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
---           name, expression, time zone or catch-up, RL016 bad headers; 51011 a payload that is not JSON
+--           name, expression, time zone or catch-up, RL016 bad headers
 -- locks:    the schedule's name; then its row
 -- why:      every worker writes the schedules of its code when it starts, so an unchanged schedule
 --           stays as it is: no firing is missed during a restart, and a paused schedule stays
@@ -30,6 +30,7 @@ while charindex(N'  ', @cron) > 0
   set @cron = replace(@cron, N'  ', N' ');
 exec rowlease_internal.check_queue @p_queue_name;
 exec rowlease_internal.check_request @p_kind, @p_priority, @p_payload, null;
+exec rowlease_internal.check_names @p_payload;
 if rowlease_internal.are_headers(@p_headers) = 0
   throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
 if coalesce(@p_schedule_name, N'') = N'' or datalength(@p_schedule_name) > datalength(rtrim(@p_schedule_name))

@@ -2,7 +2,7 @@
 -- params:   none -- a trigger on rowlease.Lane
 -- returns:  trigger
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL014 another run has taken the load
---           over, or the load is promoted, RL016 bad headers; 51011 a payload that is not JSON, 51012 as
+--           over, or the load is promoted, RL016 bad headers; 51012 as
 --           take_part, 51019 a kind ends in a blank
 -- locks:    as take_part; rows of LanePart; rows of Lane, its own
 -- why:      this is the fence of the lane. SQL Server has no triggers at a commit, so each statement
@@ -27,9 +27,11 @@ if exists (select 1 from @parts as p where p.Priority > 255)
 select top (1) @kind = i.Kind, @priority = i.Priority, @payload = i.Payload
   from inserted as i
  where i.Kind = N'' or i.Priority < 0 or rowlease_internal.num_bytes(i.Payload) > 1048576
-    or rowlease_internal.is_json(i.Payload) = 0;
+    or rowlease_internal.are_arguments(i.Payload) = 0;
 if @kind is not null
   exec rowlease_internal.check_request @kind, @priority, @payload, null;
+select top (1) @payload = i.Payload from inserted as i;
+exec rowlease_internal.check_names @payload;
 if exists (select 1 from inserted as i
             where i.Headers is not null and rowlease_internal.are_headers(i.Headers) = 0)
   throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;

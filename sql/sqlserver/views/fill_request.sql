@@ -2,7 +2,7 @@
 -- params:   none -- a trigger on rowlease.Inbox
 -- returns:  trigger
 -- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL005 queue is full,
---           RL006 no kind, RL016 bad headers; 51011 a payload that is not JSON, 51019 a name or
+--           RL006 no kind, RL016 bad headers; 51019 a name or
 --           key ends in a blank
 -- locks:    the queue's admission lock if it has a capacity; the dedup keys; held to the caller's commit
 -- why:      a program that writes to the inbox gives only the columns of that view. SQL Server has
@@ -44,9 +44,13 @@ end;
 select top (1) @kind = r.Kind, @priority = r.Priority, @payload = r.Payload
   from @rows as r
  where coalesce(r.Kind, N'') = N'' or len(r.Kind) > 200 or r.Priority < 0
-    or rowlease_internal.num_bytes(r.Payload) > 1048576 or rowlease_internal.is_json(r.Payload) = 0;
+    or rowlease_internal.num_bytes(r.Payload) > 1048576 or rowlease_internal.are_arguments(r.Payload) = 0;
 if @@rowcount > 0
   exec rowlease_internal.check_request @kind, @priority, @payload, null;
+set @payload = (
+  select min(r.Payload) from @rows as r
+   where exists (select 1 from openjson(r.Payload) as k group by k.[key] having count(*) > 1));
+exec rowlease_internal.check_names @payload;
 if exists (select 1 from @rows as r where rowlease_internal.are_headers(r.Headers) = 0)
   throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
 insert into rowlease.Queue (RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime,

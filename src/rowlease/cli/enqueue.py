@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -106,7 +106,8 @@ def enqueue(
     requests = []
     for line, text in read_payloads(payload, lines):
         try:
-            requests.append(make(json.loads(text.decode("utf-8-sig"))))
+            given = json.loads(text.decode("utf-8-sig"), object_pairs_hook=named_once)
+            requests.append(make(given))
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(
                 f"{line or 'the payload'} is not JSON in UTF-8: {error}; nothing was enqueued"
@@ -131,6 +132,20 @@ def enqueue(
         say(f"request {answers[0].request_id}: {answers[0].outcome}")
     else:
         say(f"{len(answers):,} requests enqueued")
+
+
+def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names differ.
+
+    Raises:
+        InvalidRequest: a name comes twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidRequest(f"the payload names {twice!r} twice; give each argument one value")
+    return found
 
 
 def read_payloads(

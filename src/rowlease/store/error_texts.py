@@ -137,6 +137,12 @@ TABLE = (
     ),
     Entry(
         InvalidRequest,
+        ("lane_payload_object",),
+        "payload must be a JSON object of arguments by name, without half of a surrogate pair "
+        "(\\ud800 to \\udfff)",
+    ),
+    Entry(
+        InvalidRequest,
         ("lane_headers",),
         "headers must be a JSON object of strings, of at most 8192 bytes",
     ),

@@ -22,7 +22,6 @@ Arguments = tuple[list[Any], dict[str, Any]]
 #: The decoder of a payload that is an object. It leaves each argument as JSON text.
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 #: The decoder of a payload that is a list. It leaves each argument as JSON text.
-_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _any = codec.decoder_of(Any)
 _version = codec.decoder_of(int)
 #: The key of a payload that holds the payload version.
@@ -110,11 +109,8 @@ class Parameters(Signature):
     def arguments(self, payload: str) -> Arguments:
         """The arguments for a call of the function, each converted to its annotated type.
 
-        A JSON object gives arguments by name, a list by position. Null means no arguments. A
-        string, number or boolean is passed as the only argument.
-
         Raises:
-            WrongArguments: the payload does not fit the parameters, or is not JSON.
+            WrongArguments: the payload does not fit the parameters, or is no JSON object.
             ConfigError: an annotation cannot be read.
             Retry: the payload is newer than the task.
         """
@@ -122,17 +118,11 @@ class Parameters(Signature):
             try:
                 return [], self._all(payload)
             except msgspec.DecodeError:
-                pass  # another kind of payload, or an error, for which the code below has a message
+                pass  # an error, for which the code below has a message
         try:
-            start = payload.lstrip()[:1]
-            if start == "{":
-                return self._by_name(_object(payload))
-            if start == "[":
-                return self._by_position(_list(payload))
-            only = _any(payload)
-            return self._by_position([] if only is None else [msgspec.Raw(payload)])
+            return self._by_name(_object(payload))
         except msgspec.DecodeError as error:
-            raise WrongArguments(f"the payload is not JSON: {error}") from error
+            raise WrongArguments(f"the payload is no JSON object: {error}") from error
 
     def result(self, text: str | None) -> Any:
         """The value of a result, converted to the return annotation.
@@ -174,17 +164,6 @@ class Parameters(Signature):
             return given
         values = self._migrate({name: _any(raw) for name, raw in given.items()}, version)
         return _object(codec.encode(values))
-
-    def _by_position(self, given: list[msgspec.Raw]) -> Arguments:
-        if self._signature is None:
-            return [_any(raw) for raw in given], {}
-        try:
-            self._signature.bind(*given)
-        except TypeError as error:
-            raise self._misfit(error) from None
-        rest = [one.name for one in self._parameters.values() if one.kind is one.VAR_POSITIONAL]
-        names = self._positional + rest * len(given)
-        return [self._value(name, raw) for name, raw in zip(names, given, strict=False)], {}
 
     def _bind(self, given: Mapping[str, Any]) -> None:
         """Raise WrongArguments, with the reason, if these names do not fit the parameters."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import FIELDS, MAX_PRIORITY, NewRequest, check_type
+from rowlease.model import FIELDS, MAX_PRIORITY, NewRequest, check_type, short_repr
 from rowlease.tasks import codec, headers
 
 R_co = TypeVar("R_co", covariant=True)
@@ -101,17 +101,20 @@ def untyped_request(
 
     Args:
         kind: the name of the task.
-        payload: the arguments, to be written as JSON: a mapping for arguments by name, a list for
-            arguments by position.
+        payload: a mapping of the arguments by name, to be written as a JSON object.
 
     Raises:
-        InvalidRequest: the payload cannot be written as JSON or is too large, or an option is
-            wrong.
+        InvalidRequest: the payload is no mapping, cannot be written as JSON or is too large, or an
+            option is wrong.
     """
     try:
         text = "{}" if payload is None else codec.encode(payload)
     except ValueError as error:
         raise InvalidRequest(f"the payload {error}") from error
+    if not text.startswith("{"):
+        raise InvalidRequest(
+            f"the payload is {short_repr(payload)}; it must be a mapping of arguments by name"
+        )
     return make_request(
         kind, text, decode_plain, check_names(options, RequestOptions.__annotations__)
     )

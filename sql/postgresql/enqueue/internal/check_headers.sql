@@ -9,7 +9,7 @@ create or replace function rowlease_internal.check_headers(p_headers text) retur
 language plpgsql immutable
 as $$
 begin
-  if octet_length(p_headers) > 8192 or json_typeof(p_headers::json) <> 'object'
+  if octet_length(p_headers) > 8192 or not rowlease_internal.are_arguments(p_headers)
      or exists (select from json_each(p_headers::json) h where json_typeof(h.value) <> 'string') then
     raise exception using errcode = 'RL016',
       message = 'headers must be a JSON object of strings, of at most 8192 bytes';

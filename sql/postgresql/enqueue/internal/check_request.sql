@@ -1,7 +1,8 @@
 -- check_request: refuse a request that no queue accepts.
 -- params:   p_kind text, p_priority integer, p_payload text, p_max_attempts integer
 -- returns:  boolean -- true
--- errors:   RL003 priority below 0, RL004 payload over 1 MiB, RL006 no kind, RL007 attempts below 1
+-- errors:   RL003 priority below 0, RL004 payload over 1 MiB or no object, RL006 no kind, RL007
+--           attempts below 1
 -- locks:    none
 -- why:      one place for the limits, so that every way to enqueue has the same messages.
 create or replace function rowlease_internal.check_request(
@@ -20,6 +21,10 @@ begin
     raise exception using errcode = 'RL004',
       message = format('payload is %s bytes; the limit is 1048576. Store large data elsewhere and '
                        'enqueue a reference', octet_length(p_payload));
+  elsif not rowlease_internal.are_arguments(p_payload) then
+    raise exception using errcode = 'RL004',
+      message = 'payload must be a JSON object of arguments by name, without half of a surrogate pair '
+                '(\ud800 to \udfff)';
   elsif p_max_attempts < 1 then
     raise exception using errcode = 'RL007',
       message = format('max_attempts is %s; it must be 1 or more', p_max_attempts);

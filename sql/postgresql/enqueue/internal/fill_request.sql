@@ -21,6 +21,7 @@ begin
   v_settings := rowlease_internal.admit(coalesce(new.queue_name, 'default'), 1,
                                coalesce(new.priority, 0), v_now);
   perform rowlease_internal.check_request(new.kind, new.priority, new.payload::text, null);
+  perform rowlease_internal.check_names(new.payload);
   perform rowlease_internal.check_headers(new.headers::text);
   new.queue_name := v_settings.queue_name;
   new.payload := coalesce(new.payload, '{}');

@@ -12,4 +12,5 @@ create or replace function rowlease_internal.is_acceptable(
 language sql immutable
 return coalesce(length(p_kind), 0) >= 1 and coalesce(length(p_kind), 0) <= 200
        and coalesce(p_priority, 0) >= 0
+       and rowlease_internal.are_arguments(p_payload)
        and coalesce(octet_length(p_payload), 0) <= 1048576 and coalesce(p_max_attempts, 1) >= 1;

@@ -1,7 +1,7 @@
 -- end_part: count the rows that a part of a load has put into the lane, as their transaction commits.
 -- params:   none -- a trigger on rowlease.lane, for the row of a part that is marked ends_part
 -- returns:  trigger
--- errors:   RL014 the run is over: another run has taken the load over, or the load is promoted, or
+-- errors:   RL004 as check_names; RL014 the run is over: another run has taken the load over, or the load is promoted, or
 --           its run was ended
 -- locks:    the load's row, shared; rows of lane_part that another attempt is committing, by priority
 -- why:      this is the fence of the lane: only rows of a transaction that has ended its part are ever
@@ -21,6 +21,7 @@ as $$
 declare
   c_priorities constant smallint[] := array(select generate_series(0, 255));
 begin
+  perform rowlease_internal.check_names(new.payload);
   perform from rowlease.load l
     where l.run_number = new.run_number and l.status = 'Staging'
       for key share;

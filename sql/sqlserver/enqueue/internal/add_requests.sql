@@ -7,7 +7,7 @@
 -- returns:  p_answers -- a JSON array of objects: place, request_id and outcome -- 'ok' | 'duplicate'
 --           (without an id if the earlier request has just been finished)
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1,
---           RL016 bad headers; 51011 a payload that is not JSON, 51019 a name or
+--           RL016 bad headers; 51019 a name or
 --           key ends in a blank
 -- locks:    the dedup keys, as lock_keys
 -- why:      one statement inserts the whole batch. If several requests of a call have the same
@@ -61,7 +61,7 @@ if exists (select 1 from @given as g cross apply (values (g.Kind), (g.DedupKey),
 select top (1) @kind = g.Kind, @payload = g.Payload, @priority = g.Priority, @attempts = g.MaxAttempts
   from @given as g
  where coalesce(g.Kind, N'') = N'' or len(g.Kind) > 200 or g.Priority < 0 or g.MaxAttempts < 1
-    or rowlease_internal.num_bytes(g.Payload) > 1048576 or rowlease_internal.is_json(g.Payload) = 0
+    or rowlease_internal.num_bytes(g.Payload) > 1048576 or rowlease_internal.are_arguments(g.Payload) = 0
  order by g.Place;
 if @@rowcount > 0
   exec rowlease_internal.check_request @kind, @priority, @payload, @attempts;
