@@ -53,8 +53,9 @@ LATE = """
     select count(*) from rowlease.lane r
      where not exists (select from rowlease.load l where l.run_number = r.run_number and l.in_lane)
 """
-#: For each of TIMES: loads that are cut off, loads of several drivers, crashes of the server.
-CUTS, CONTESTS, CRASHES = 8, 5, 4
+#: For each of TIMES: loads that are cut off, loads of several drivers, crashes of the server. The
+#: short form has fewer.
+CUTS, CONTESTS, CRASHES = (8, 5, 4) if TIMES > 1 else (3, 2, 2)
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
