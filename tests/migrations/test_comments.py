@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -74,6 +75,22 @@ def test_every_object_has_its_comment(sql: Sql) -> None:
     found: dict[str, str] = dict(sql(POSTGRESQL, {"daily": DAILY}))
     assert not [name for name, comment in found.items() if not comment]
     assert found == read_comments("postgresql")
+
+
+def test_every_day_of_the_history_has_the_comments_of_the_history(sql: Sql) -> None:
+    sql("select rowlease.maintain()")
+    columns = """
+        select a.attname, col_description(a.attrelid, a.attnum) from pg_attribute a
+         where a.attrelid = %s::regclass and a.attnum > 0 order by a.attnum"""
+    days = sql(
+        """select c.oid::regclass::text, obj_description(c.oid, 'pg_class') from pg_class c
+            where c.relname ~ %s and c.relkind = 'r'""",
+        [DAILY],
+    )
+    assert len(days) >= 2
+    for day, comment in days:
+        assert re.fullmatch(r"Finished requests of \d{4}-\d\d-\d\d, UTC.", comment)
+        assert sql(columns, [day]) == sql(columns, ["rowlease.queue_history"])
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])

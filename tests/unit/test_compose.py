@@ -23,7 +23,7 @@ def test_both_databases_are_health_checked_and_reached_from_this_machine_only(
         service = compose["services"][name]
         assert service["healthcheck"]["test"]
     published = [name for name, service in compose["services"].items() if "ports" in service]
-    assert published == ["postgres", "prometheus", "grafana", "mssql"]
+    assert published == ["postgres", "dashboard", "prometheus", "grafana", "mssql"]
     for name in published:
         for port in compose["services"][name]["ports"]:
             assert port.startswith("127.0.0.1:")
@@ -31,7 +31,7 @@ def test_both_databases_are_health_checked_and_reached_from_this_machine_only(
 
 def test_no_password_has_a_default(repository: Path) -> None:
     text = (repository / "docker-compose.yml").read_text()
-    for used in re.findall(r"\$\{(\w*PASSWORD\w*)([^}]*)\}", text):
+    for used in re.findall(r"\$\{(\w*(?:PASSWORD|TOKEN)\w*)([^}]*)\}", text):
         assert used[1] == "" or used[1].startswith(":?"), used
 
 
@@ -57,6 +57,7 @@ def test_only_migrations_run_as_the_owner(compose: dict[str, Any]) -> None:
         "postgres-migrate": "rowlease",
         "postgres-worker": "worker",
         "exporter": "reader",
+        "dashboard": "reader",
         "mssql-migrate": "sa",
         "mssql-worker": "worker",
     }

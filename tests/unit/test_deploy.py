@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from rowlease.cli import cli
+from rowlease.cli.dashboard import OPERATOR_TOKEN, READER_TOKEN
 from rowlease.metrics import exporter
 from rowlease.metrics.worker_metrics import METRICS
 from tests.machine import path_of
@@ -264,6 +265,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
         "networkPolicy": {"enabled": True},
         "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
+        "dashboard": {"enabled": True, "tlsSecret": "certificate"},
         "workers": {
             "default": {"autoscaling": {"enabled": True}},
             "mail": {"tasks": "app.mail", "queues": ["mail", "it's"], "args": ["--prefetch=0"]},
@@ -271,6 +273,8 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "on SQL Server": {
         "engine": "sqlserver",
+        "dashboard": {"enabled": True, "proxy": "10.0.0.2,10.0.0.3"},
+        "secret": {"dashboard": "operator-dsn"},
         "workers": {"default": {"autoscaling": {"enabled": True, "maxReplicas": 3}}},
     },
 }
@@ -325,7 +329,9 @@ def test_pods_have_no_rights(manifests: list[dict[str, Any]]) -> None:
 def test_commands_of_pods_are_commands_of_rowlease(manifests: list[dict[str, Any]]) -> None:
     for name, pod in pods(manifests):
         for container in pod["containers"]:
-            command, *arguments = container["args"]
+            command, *arguments = (
+                re.sub("=/run/tls/.+", f"={__file__}", each) for each in container["args"]
+            )
             cli.commands[command].make_context(command, list(arguments))
         if command == "worker":
             (grace,) = (one for one in arguments if one.startswith("--grace="))
@@ -343,7 +349,33 @@ def test_each_part_reads_the_dsn_of_its_own_user(manifests: list[dict[str, Any]]
     }
     assert keys.pop("queue-migrate") == "owner-dsn"
     assert keys.pop("queue-exporter") == "reader-dsn"
+    assert keys.pop("queue-dashboard", "reader-dsn") in ("reader-dsn", "operator-dsn")
     assert set(keys.values()) == {"worker-dsn"}
+
+
+def test_the_dashboard_has_its_tokens_and_https(manifests: list[dict[str, Any]]) -> None:
+    for name, pod in pods(manifests):
+        if name == "queue-dashboard":
+            (container,) = pod["containers"]
+            given = {one["name"]: one.get("valueFrom") for one in container["env"]}
+            assert {READER_TOKEN, OPERATOR_TOKEN} <= given.keys()
+            assert all(
+                given[each]["secretKeyRef"]["name"] == "rowlease"
+                for each in (READER_TOKEN, OPERATOR_TOKEN)
+            )
+            options = {one.partition("=")[0] for one in container["args"][1:]}
+            assert options & {"--tls-certificate", "--proxy"}
+            if "--tls-certificate" in options:
+                assert any(volume["name"] == "tls" for volume in pod["volumes"])
+
+
+def test_a_dashboard_without_https_is_refused(deploy: Path) -> None:
+    chart = deploy / "helm" / "rowlease"
+    command: list[str | Path] = [path_of("helm"), "template", "queue", chart]
+    command += ["--set", "dashboard.enabled=true", "--kube-version", KUBERNETES]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "set dashboard.tlsSecret, or dashboard.proxy" in done.stderr
 
 
 def test_a_scaled_worker_has_no_number_of_replicas(manifests: list[dict[str, Any]]) -> None:
@@ -395,7 +427,10 @@ def test_the_image_is_built_of_what_the_context_has_and_runs_as_nobody(repositor
         assert (repository / name).exists()
 
 
-@pytest.mark.parametrize("unit", ["rowlease-worker", "rowlease-exporter"])
+UNITS = ("rowlease-worker", "rowlease-exporter", "rowlease-dashboard")
+
+
+@pytest.mark.parametrize("unit", UNITS)
 def test_systemd_accepts_the_units(deploy: Path, tmp_path: Path, unit: str) -> None:
     analyze = path_of("systemd-analyze")
     text = (deploy / "systemd" / f"{unit}.service").read_text()
@@ -409,3 +444,16 @@ def test_systemd_accepts_the_units(deploy: Path, tmp_path: Path, unit: str) -> N
     file.write_text(text.replace(path, str(program)))
     done = subprocess.run([analyze, "verify", file], capture_output=True, text=True)
     assert (done.returncode, [line for line in done.stderr.splitlines() if unit in line]) == (0, [])
+
+
+#: What a unit gives away of 10, as systemd counts it.
+EXPOSURE = 1.9
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_have_few_rights(deploy: Path, unit: str) -> None:
+    file = deploy / "systemd" / f"{unit}.service"
+    command = [path_of("systemd-analyze"), "security", "--offline=yes"]
+    limit = f"--threshold={EXPOSURE * 10:.0f}"
+    done = subprocess.run([*command, limit, file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -32,7 +32,7 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* What every container has: dict "root" $ "key" (the key of the secret). */}}
+{{- /* What every container has: dict "root" $; the dashboard adds "tokens" true and "tls" (a secret). */}}
 {{- define "rowlease.container" -}}
 image: {{ include "rowlease.image" .root }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
@@ -43,9 +43,19 @@ securityContext:
 env:
   - {name: ROWLEASE_DSN_FILE, value: /run/rowlease/dsn}
   - {name: ROWLEASE_LOG_FORMAT, value: json}
+{{- if .tokens }}
+{{- range $name := list "reader" "operator" }}
+  - name: ROWLEASE_DASHBOARD_{{ upper $name }}_TOKEN
+    valueFrom:
+      secretKeyRef: {name: {{ $.root.Values.secret.name }}, key: dashboard-{{ $name }}-token, optional: true}
+{{- end }}
+{{- end }}
 volumeMounts:
   - {name: dsn, mountPath: /run/rowlease, readOnly: true}
   - {name: tmp, mountPath: /tmp}
+{{- if .tls }}
+  - {name: tls, mountPath: /run/tls, readOnly: true}
+{{- end }}
 {{- end }}
 
 {{- define "rowlease.volumes" -}}

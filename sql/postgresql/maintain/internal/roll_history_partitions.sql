@@ -31,6 +31,13 @@ begin
                      'for values from (%L) to (%L)', v_name, v_day, v_day + 1);
       execute format('alter table rowlease.%I replica identity full', v_name);
       execute format('revoke all on table rowlease.%I from public', v_name);
+      execute format('comment on table rowlease.%I is %L', v_name,
+                     'Finished requests of ' || v_day || ', UTC.');
+      execute (select string_agg(format('comment on column rowlease.%I.%I is %L', v_name, a.attname,
+                                        col_description(a.attrelid, a.attnum)), ';')
+                 from pg_attribute a
+                where a.attrelid = 'rowlease.queue_history'::regclass
+                  and a.attnum > 0 and not a.attisdropped);
       v_changed := v_changed + 1;
     end if;
   end loop;
