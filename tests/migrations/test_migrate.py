@@ -152,6 +152,11 @@ CHANGES = {
         "",
     ),
     "alter table rowlease.queue set (fillfactor = 84)": ("table rowlease.queue", "=85", "=84"),
+    "alter table rowlease.queue set (autovacuum_analyze_scale_factor = 1)": (
+        "table rowlease.queue",
+        "analyze_scale_factor=0.1",
+        "analyze_scale_factor=1",
+    ),
     "alter table rowlease.staging set logged": ("table rowlease.staging", "unlogged", "owner"),
     "alter table rowlease.queue owner to current_user": ("table rowlease.queue", "_owner", "owner"),
     "grant select on rowlease.inbox to rowlease_worker": (
@@ -273,7 +278,7 @@ def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
     )
     assert lines[1] == "not part of rowlease: index rowlease.mine; drop it, unless it is yours"
     assert lines[2].startswith(
-        "missing: index rowlease.queue_failed; create it as the migrations do: CREATE INDEX"
+        "missing: index rowlease.queue_failed; run `rowlease migrate`, which creates it while"
     )
     assert lines[3].endswith(": 3 differences from this release")
     found = json.loads(CliRunner().invoke(migrate_command, [*command, "--json"]).output)

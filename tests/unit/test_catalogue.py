@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rowlease.store.differences import RECORDS, Difference, differences, read_catalogue
+from rowlease.store.postgresql.catalogue import plain
 from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.catalogue import comparisons, module
 
@@ -24,6 +25,16 @@ as
 set nocount on;
 select N'or alter' as word;
 """
+
+# -- PostgreSQL ----------------------------------------------------------------------------------
+
+
+def test_every_version_of_postgresql_writes_the_same_definition() -> None:
+    """Version 15 writes the table before a column, and version 18 quotes the name json."""
+    assert plain("SELECT queue.kind,\n NULL::json AS json") == "SELECT kind, NULL::json AS json"
+    assert plain('SELECT kind,\n NULL::json AS "json"') == "SELECT kind, NULL::json AS json"
+    assert plain("autovacuum_analyze_scale_factor=0.1") == "autovacuum_analyze_scale_factor=0.1"
+
 
 # -- expressions ---------------------------------------------------------------------------------
 

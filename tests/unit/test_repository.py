@@ -29,6 +29,7 @@ WITH_SQL = {
     "store/postgresql/databases.py": "makes the database that the schema then goes into",
     "store/postgresql/notifications.py": "calls routines on a connection of its own",
     "store/postgresql/migrate.py": "asks what is there, where there may be no routine yet",
+    "store/postgresql/indexes.py": "a part of store/postgresql/migrate.py",
     "store/postgresql/scratch.py": "makes the databases of tests, and drops them",
     "store/postgresql/store.py": "builds the calls of the routines from their headers",
     "store/postgresql/transaction.py": "calls a routine on a connection of the caller's",

@@ -60,7 +60,7 @@ UNPINNED = {
     "lease_from_lane": "called by dequeue, which has pinned it; a SET costs more",
     "listen": "touches no table",
     "needs_floor": "PostgreSQL puts it in place of its call; with a SET it could not",
-    "num_stepped_over": "PostgreSQL puts it in place of its call; with a SET it could not",
+    "num_stepped_over": "called by dequeue, which has pinned it; a SET costs more",
     "num_stepped_over_in_lane": "PostgreSQL puts it in place of its call; with a SET it could not",
 }
 #: Views, and the trigger on the table below.

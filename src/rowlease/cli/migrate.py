@@ -37,7 +37,8 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
 
     You may repeat this command, run it on several hosts at once, and run it while workers work. All
     changes are made in one transaction. Tables and data are kept. Routines are replaced, and
-    routines that this version no longer has are dropped.
+    routines that this version no longer has are dropped. Then missing indexes are created one by
+    one, without locking out writers.
     """
     from rowlease.client.database import database
     from rowlease.store import migrate as bring_up
@@ -62,7 +63,10 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
         say(f"{where}: {done.advice}", err=True)
     if as_json:
         show_json({**done._asdict(), "database": where})
-    elif done.changed:
+        return
+    for index in done.indexes:
+        say(f"{where}: created the missing index {index}")
+    if done.changed:
         before = done.from_revision or "an empty database"
         say(f"{where}: from {before} to schema {done.to_revision}, {done.routines} routines")
     elif done.newer:

@@ -120,6 +120,8 @@ def migrate(
 ) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
+    Then create missing indexes again, without locking out writers (PostgreSQL).
+
     Safe to call again, and from several threads, processes and hosts at once. Workers may run
     meanwhile. If the migration does not get a lock soon, or in a deadlock, everything is rolled
     back and tried again for ten minutes. Between two tries, the migration blocks no other call.
@@ -155,7 +157,8 @@ def migrate(
 def migration_sql(dsn: str) -> str:
     """The script, for psql or sqlcmd, that `migrate` would execute on this database.
 
-    This call changes nothing. The script is one transaction and takes the lock of `migrate`.
+    This call changes nothing. The script is one transaction, which takes the lock of `migrate`.
+    After it are statements for missing indexes, each a transaction of its own (PostgreSQL).
 
     Raises: the same as `migrate`.
     """

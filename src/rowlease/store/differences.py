@@ -51,14 +51,41 @@ def differences(
         found: the definitions of the database, likewise.
     """
     return [
-        Difference(name, wanted, there, _advice(engine, name, wanted, there))
+        Difference(name, wanted, there, _advice(engine, name, expected, there))
         for name in sorted({*expected, *found})
         if (wanted := expected.get(name)) != (there := found.get(name))
     ]
 
 
-def _advice(engine: str, name: str, expected: str | None, found: str | None) -> str:
+def is_recreated(name: str, expected: Mapping[str, str], found: str | None) -> bool:
+    """Whether `rowlease migrate` on PostgreSQL creates an object again, alone and at once.
+
+    It does so with an index that is missing or only half made, unless it is that of a constraint.
+
+    Args:
+        name: the kind and name of the object.
+        expected: the definitions of this release.
+        found: the definition in the database; None if the object is missing there.
+    """
+    kind, _, index = name.partition(" ")
+    return (
+        kind == "index"
+        and name in expected
+        and found in (None, f"{expected[name]} invalid")
+        and not any(
+            one.startswith("constraint ")
+            and one.rpartition(".")[2] == index.rpartition(".")[2]
+            and definition.startswith(("PRIMARY KEY", "UNIQUE"))
+            for one, definition in expected.items()
+        )
+    )
+
+
+def _advice(engine: str, name: str, release: Mapping[str, str], found: str | None) -> str:
     kind = name.partition(" ")[0]
+    expected = release.get(name)
+    if engine == "postgresql" and is_recreated(name, release, found):
+        return "run `rowlease migrate`, which creates it while workers work"
     if expected is None:
         return UNWANTED.get(kind, "drop it, unless it is yours")
     reinstall = f"delete the row of {RECORDS[engine]} and run `rowlease migrate`"

@@ -206,10 +206,11 @@ TABLE = (
     ),
     # Before the first migration, somebody has put something into the schema.
     Entry(SchemaMismatch, ("42P06", 51018), "{text}", "{text}, at {where}; nothing was changed"),
-    # A routine, table, schema or column is missing, or a routine has other parameters.
+    # A routine, table, schema, column or unique index is missing, or a routine has other
+    # parameters.
     Entry(
         SchemaMismatch,
-        ("42883", "42P01", "3F000", "42703", 201, 207, 208, 2760, 2812, 8144, 8145),
+        ("42883", "42P01", "42P10", "3F000", "42703", 201, 207, 208, 2760, 2812, 8144, 8145),
         "the database at {where} lacks an object of this version ({text}); run `rowlease migrate`",
     ),
     Entry(

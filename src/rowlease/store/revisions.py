@@ -6,7 +6,7 @@ Every client checks the revision when it connects, without loading SQLAlchemy or
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
@@ -42,8 +42,9 @@ class Migrated(NamedTuple):
         routines: the number of files in sql/ for this engine.
         changed: whether this call changed anything.
         newer: whether the database was left unchanged because a newer release has migrated it.
-        advice: a setting of the database that should be changed, and sequences that were advanced
-            because they were behind; None if there is none.
+        advice: a setting of the database that should be changed, sequences that were advanced
+            because they were behind, and indexes that could not be created; None if there is none.
+        indexes: the missing indexes that this call has created; only on PostgreSQL.
     """
 
     from_revision: str | None
@@ -52,6 +53,7 @@ class Migrated(NamedTuple):
     changed: bool
     newer: bool = False
     advice: str | None = None
+    indexes: Sequence[str] = ()
 
 
 class Schema(NamedTuple):

@@ -8,6 +8,7 @@ can read PostgreSQL's catalogue.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import psycopg
 
@@ -17,8 +18,18 @@ from rowlease.store.differences import fingerprint
 DAILY = r"^queue_history_\d{8}"
 SCHEMAS = ["rowlease", "rowlease_internal"]
 
+#: The indexes, as in QUERIES.
+INDEXES = """
+select 'index', n.nspname || '.' || c.relname,
+       pg_get_indexdef(i.indexrelid) || case when i.indisvalid then '' else ' invalid' end
+  from pg_index i
+  join pg_class c on c.oid = i.indexrelid
+  join pg_class t on t.oid = i.indrelid
+  join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname = any(%(schemas)s) and t.relname !~ %(daily)s"""
+
 #: Each query returns the kind, name and definition of objects. Some versions of PostgreSQL write
-#: the table before a column's name; `_plain` removes the table.
+#: the table before a column's name; `plain` removes the table.
 QUERIES = (
     """
     select 'schema', n.nspname, 'owner ' || pg_get_userbyid(n.nspowner)
@@ -70,14 +81,7 @@ QUERIES = (
                         from pg_constraint c where c.contypid = t.oid and c.contype <> 'n'))
       from pg_type t join pg_namespace n on n.oid = t.typnamespace
      where n.nspname = any(%(schemas)s) and t.typtype = 'd'""",
-    """
-    select 'index', n.nspname || '.' || c.relname,
-           pg_get_indexdef(i.indexrelid) || case when i.indisvalid then '' else ' invalid' end
-      from pg_index i
-      join pg_class c on c.oid = i.indexrelid
-      join pg_class t on t.oid = i.indrelid
-      join pg_namespace n on n.oid = c.relnamespace
-     where n.nspname = any(%(schemas)s) and t.relname !~ %(daily)s""",
+    INDEXES,
     """
     select 'trigger', n.nspname || '.' || c.relname || '.' || t.tgname,
            pg_get_triggerdef(t.oid) || case t.tgenabled when 'O' then '' else ' not enabled' end
@@ -122,22 +126,28 @@ QUERIES = (
 )
 
 
-def read(connection: psycopg.Connection) -> dict[str, str]:
+def read(connection: psycopg.Connection, queries: Sequence[str] = QUERIES) -> dict[str, str]:
     """The definition of every object of rowlease's schemas; for a routine, its fingerprint."""
     found: dict[str, str] = {}
     given = {"schemas": SCHEMAS, "daily": DAILY}
     with connection.transaction():
         # With an empty search_path, PostgreSQL writes every name with its schema.
         connection.execute("set local search_path = ''")
-        for query in QUERIES:
+        for query in queries:
             for kind, name, definition in connection.execute(query, given):
-                text = _plain(definition)
+                text = plain(definition)
                 if kind == "routine":
                     text = fingerprint(text)
                 found[f"{kind} {name}"] = text
     return found
 
 
-def _plain(text: str) -> str:
-    """The definition without line breaks, and without the table names that PostgreSQL < 16 adds."""
-    return re.sub(r"\s+", " ", re.sub(r"\b(?!rowlease)\w+\.(?=\w)", "", text)).strip()
+def plain(text: str) -> str:
+    """The definition as every version of PostgreSQL writes it, without line breaks.
+
+    Versions before 16 write the table before a column's name. Each version quotes the names that
+    are its keywords.
+    """
+    without_tables = re.sub(r"\b(?!rowlease)[a-z_]\w*\.(?=\w)", "", text)
+    without_quotes = re.sub(r'"([a-z_]\w*)"', r"\1", without_tables)
+    return re.sub(r"\s+", " ", without_quotes).strip()

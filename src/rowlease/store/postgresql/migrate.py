@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
 
 import psycopg
 import sqlalchemy as sa
@@ -21,6 +20,7 @@ from rowlease.store.postgresql import catalogue
 from rowlease.store.postgresql.connection import Connector
 from rowlease.store.postgresql.driver_errors import our_error
 from rowlease.store.postgresql.dsn import libpq_dsn
+from rowlease.store.postgresql.indexes import Missing, missing_indexes
 from rowlease.store.revisions import (
     NOTHING_TO_DO,
     OLDEST_CLIENT,
@@ -31,6 +31,7 @@ from rowlease.store.revisions import (
     bring_up,
     check_comparable,
     own_version,
+    revisions,
     upgrade_sql,
 )
 from rowlease.store.routines import all_files, scripts_hash
@@ -38,6 +39,8 @@ from rowlease.store.routines import all_files, scripts_hash
 ENGINE = "postgresql"
 #: The advisory lock that lets only one migration run at a time.
 MIGRATION_LOCK = 1919907439
+#: The advisory lock of the session that creates missing indexes.
+INDEX_LOCK = MIGRATION_LOCK + 1
 QUOTE = "'"
 
 
@@ -47,16 +50,28 @@ def migrate(dsn: str) -> Migrated:
         connection.execute(sa.text("select pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         connection.execute(sa.text(f"set local lock_timeout = {to_milliseconds(LOCK_TIMEOUT)}"))
         done = bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
-        return done if done.newer else done._replace(advice=_advance_ids(connection))
+        if done.newer:
+            return done
+        advanced = _advance_ids(connection)
+        missing = missing_indexes(_driver(connection))
+    created = _create(dsn, missing) if missing else {}
+    advice = "; ".join(filter(None, [advanced, *created.values()])) or None
+    indexes = tuple(name for name, refusal in created.items() if refusal is None)
+    return done._replace(advice=advice, indexes=indexes)
 
 
 def migration_sql(dsn: str) -> str:
     """See `rowlease.store.migration_sql`."""
     with _transaction(dsn) as connection:
         before = _read(connection)
-        if before is not None and (before.is_newer(redact(dsn)) or before.is_current(ENGINE)):
-            return NOTHING_TO_DO.format(before.revision)
         revision = before.revision if before else None
+        missing = []
+        if before is not None:
+            is_newer = before.is_newer(redact(dsn))
+            if revision == revisions()[-1] and not is_newer:
+                missing = missing_indexes(_driver(connection))
+            if not missing and (is_newer or before.is_current(ENGINE)):
+                return NOTHING_TO_DO.format(revision)
         lines = [
             SCRIPT_TITLE.format(revision or "none"),
             "begin;",
@@ -66,6 +81,7 @@ def migration_sql(dsn: str) -> str:
             upgrade_sql("postgresql", revision),
             *_routines(connection),
             "commit;",
+            *(f"{statement};" for one in missing for statement in one.statements),
         ]
     return "\n".join(lines) + "\n"
 
@@ -74,8 +90,46 @@ def schema_differences(dsn: str) -> list[Difference]:
     """See `rowlease.store.schema_differences`."""
     with _transaction(dsn) as connection:
         check_comparable(_read(connection), redact(dsn))
-        driver: Any = connection.connection.driver_connection
-        return differences(ENGINE, read_catalogue(ENGINE), catalogue.read(driver))
+        return differences(ENGINE, read_catalogue(ENGINE), catalogue.read(_driver(connection)))
+
+
+def _create(dsn: str, missing: list[Missing]) -> dict[str, str | None]:
+    """Create indexes, unless another migration is creating them.
+
+    Returns:
+        The names of the indexes. For an index that rows of its table do not allow: why.
+    """
+    connector = Connector(libpq_dsn(dsn), "rowlease migrate", MIGRATE)
+    created: dict[str, str | None] = {}
+    try:
+        with closing(_connection(connector)) as connection:
+            if not connector.is_proxied:  # else the lock might stay in another client's session
+                # Two sessions that create indexes of one table would wait for each other.
+                locked = connection.execute("select pg_try_advisory_lock(%s)", [INDEX_LOCK])
+                if locked.fetchone() != (True,):
+                    return {}
+            for one in missing:
+                created[one.name] = None
+                try:
+                    for statement in one.statements:
+                        connection.execute(statement.encode())
+                except psycopg.IntegrityError as error:
+                    text = ": ".join(
+                        filter(None, [error.diag.message_primary, error.diag.message_detail])
+                    )
+                    created[one.name] = (
+                        f"the index {one.name} was not created ({text}); correct the rows, and run "
+                        "`rowlease migrate` again"
+                    )
+    except psycopg.Error as error:
+        raise our_error(error, redact(dsn), migrating=True) from error
+    return created
+
+
+def _driver(connection: sa.Connection) -> psycopg.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    return driver
 
 
 @contextmanager
@@ -123,10 +177,8 @@ def _advance_ids(connection: sa.Connection) -> str | None:
 
 def _put_routines(connection: sa.Connection) -> None:
     # This bypasses SQLAlchemy, which would take a % of format() for a placeholder.
-    driver = connection.connection.driver_connection
-    assert driver is not None
     for statement in _routines(connection):
-        driver.execute(statement)
+        _driver(connection).execute(statement.encode())
 
 
 def _routines(connection: sa.Connection) -> list[str]:
