@@ -138,8 +138,8 @@ def test_equal_keys_are_one_request(spark: Any, dsn: str, store: MssqlSession) -
 @pytest.mark.parametrize(
     ("payload", "arguments", "says"),
     [
-        ("no json", {}, "a payload, result or header is not JSON"),
-        ("no json", {"dedup_key": "json"}, "has a payload or headers that are not JSON; nothing"),
+        ("no json", {}, "payload must be a JSON object of arguments by name"),
+        ("[1]", {"dedup_key": "json"}, "payload must be a JSON object of arguments by name"),
         ('{"a": 1}', {"queue": "nix"}, 'queue "nix" does not exist'),
         ('{"a": 1}', {"priority": "minus"}, "priority is -4"),
     ],
