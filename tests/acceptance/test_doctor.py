@@ -180,7 +180,7 @@ def test_few_free_connections_are_found(dsn: str, sql: Sql, store: Store) -> Non
 def test_a_clock_that_is_off_is_found(store: Store) -> None:
     now = datetime.now(UTC)
     assert store.diagnose_server(now) == []
-    for off, says in ((timedelta(minutes=5), "before"), (timedelta(minutes=-5), "behind")):
+    for off, says in ((timedelta(minutes=5), "ahead of"), (timedelta(minutes=-5), "behind")):
         (found,) = store.diagnose_server(datetime.now(UTC) + off)
         assert found.finding == "clock"
         assert f" s {says} the database's" in found.message

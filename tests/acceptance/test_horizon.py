@@ -37,13 +37,26 @@ def test_a_prepared_transaction_that_holds_the_horizon_is_named(own_server: str)
         assert sql.execute(HELD).fetchall() == []
 
 
+def test_a_slot_without_a_reader_is_named(own_server: str) -> None:
+    with psycopg.connect(own_server, autocommit=True) as sql:
+        sql.execute("select pg_create_physical_replication_slot('left', true)")
+        ((finding, subject, action),) = sql.execute(HELD).fetchall()
+        assert (finding, subject) == ("slot", "left")
+        drop = "select pg_drop_replication_slot('left')"
+        assert action == f"connect its reader again, or drop it: {drop}"
+        ((message,),) = sql.execute("select message from rowlease.diagnose_sessions()").fetchall()
+        assert "has no reader and keeps " in str(message)
+        sql.execute(drop.encode())
+        assert sql.execute(HELD).fetchall() == []
+
+
 def test_a_slot_whose_standby_is_away_is_named(own_server: str) -> None:
     """A standby reports the oldest row that it needs, and the slot remembers it."""
     with psycopg.connect(own_server, autocommit=True) as sql:
         sql.execute("select pg_create_physical_replication_slot('standby', true)")
         query = "select pg_current_wal_flush_lsn(), pg_current_xact_id()::text::bigint"
         ((position, transaction),) = sql.execute(query).fetchall()
-        standby = PGconn.connect(f"{own_server}?replication=database".encode())
+        standby = PGconn.connect(f"{own_server}&replication=database".encode())
         command = f"START_REPLICATION SLOT standby PHYSICAL {position}"
         assert standby.exec_(command.encode()).status == ExecStatus.COPY_BOTH
         standby.put_copy_data(b"h" + struct.pack("!qIIII", 0, transaction, 0, 0, 0))

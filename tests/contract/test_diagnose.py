@@ -26,6 +26,7 @@ def healthy(store: Session, clock: Clock) -> None:
     store.put(2, group_key="g")
     store.put(delay=timedelta(hours=1))
     store.put_schedule("s", "0 * * * *", "a")
+    store.begun("mail")
     store.configure_queue("empty")
     store.pause("empty")
     store.complete(store.claim())
@@ -89,6 +90,17 @@ def no_worker(store: Session, clock: Clock) -> None:
     clock.advance(seconds=31)
 
 
+def no_worker_for_hours(store: Session, clock: Clock) -> None:
+    store.put(2)
+    beat(store)
+    clock.advance(hours=2)
+
+
+def load(store: Session, clock: Clock) -> None:
+    store.begun("mail")
+    clock.advance(minutes=16)
+
+
 def unknown_kind(store: Session, clock: Clock) -> None:
     store.put()
     store.put(kind="resize", priority=3)
@@ -147,16 +159,22 @@ def schedule(store: Session, clock: Clock) -> None:
 
 AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
     "paused": (paused, 'the queue "default" is paused, and 2 requests wait', "queue resume"),
-    "full": (full, "is full: 2 of 2 places are taken", "raise its capacity"),
+    "full": (
+        full,
+        "is full: 2 of 2 places are taken",
+        "raise its capacity: rowlease queue set default capacity=4",
+    ),
     "stuck": (stuck, "has been due for 00:01:30, while live workers have 1 free slot", "explain"),
     "old": (old, "due for 02:00:00, and no live worker has a free slot", "add workers"),
-    "old, in flight": (old_in_flight, "and the in-flight limit is reached", "max_in_flight=NUMBER"),
+    "old, in flight": (old_in_flight, "and the in-flight limit is reached", "max_in_flight=2"),
     "old, lane": (
         old_in_lane,
         "due for 02:00:00, and no live worker has a free slot",
         "add workers",
     ),
     "no_worker": (no_worker, "no worker of the queue", "start a worker"),
+    "no_worker, old": (no_worker_for_hours, "no worker of the queue", "start a worker"),
+    "load": (load, 'the load "mail" has reported nothing since', "discard_load"),
     "unknown_kind": (unknown_kind, 'knows the kind "resize"', "start a worker with this task"),
     "consumer_priority": (consumer_priority, 'worker "high" has free slots', "give that worker"),
     "overdue": (overdue, "were not broken (2, the first of", "start a worker"),
@@ -174,7 +192,7 @@ def test_an_ailment_is_named_and_nothing_else(name: str, store: Session, clock: 
     prepare(store, clock)
     (found,) = store.diagnose()
     assert found.finding == name.partition(",")[0]
-    assert found.subject == ("s" if name == "schedule" else "default")
+    assert found.subject == {"schedule": "s", "load": "mail"}.get(name, "default")
     assert says in found.message
     assert action in found.action
 
@@ -197,9 +215,24 @@ def test_a_clock_that_is_off_is_named(store: Session, clock: Clock) -> None:
 
     assert found(timedelta(seconds=4)) == []
     says = "the clock of this client is 90.5 s {} the database's"
-    assert found(timedelta(seconds=90.5)) == [says.format("before")]
+    assert found(timedelta(seconds=90.5)) == [says.format("ahead of")]
     assert found(timedelta(seconds=-90.5)) == [says.format("behind")]
     assert [one for one in store.diagnose_server() if one.finding == "clock"] == []
+
+
+@pytest.mark.only_on("postgresql", why="a test cannot write into a database that it locks up")
+def test_a_database_that_refuses_changes_is_named(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    ((name,),) = store.execute("select current_database()")
+    store.execute(f"alter database {name} set default_transaction_read_only = on")
+    try:
+        (found,) = (one for one in another().diagnose_server() if one.finding == "read_only")
+    finally:
+        store.execute(f"alter database {name} reset default_transaction_read_only")
+    assert found.message.endswith("read-only, so nothing can be enqueued, claimed or finished")
+    assert found.action == f"alter database {name} reset default_transaction_read_only"
+    assert not [one for one in another().diagnose_server() if one.finding == "read_only"]
 
 
 def test_sessions_can_be_asked_about(store: Session) -> None:
@@ -218,6 +251,7 @@ def test_a_gate_that_a_session_holds_is_named(
     (found,) = store.diagnose()
     assert found.finding == "gate"
     assert 'the gate of the queue "default"' in found.message
+    assert "pid" not in found.action
     dba.rollback()
     assert store.diagnose() == []
 
@@ -235,3 +269,5 @@ def test_a_table_that_a_session_has_locked_is_named(
     (found,) = store.diagnose()
     assert found.finding == "table_lock"
     assert dba.names_itself_in(found.message)
+    ((pid,),) = dba.execute("select pg_backend_pid()")
+    assert found.action.endswith(f"select pg_terminate_backend({pid})")

@@ -357,10 +357,12 @@ def test_explain_names_the_request_of_the_group_that_comes_first(store: Session)
     first, second = store.put(2, group_key="g")
     heartbeat(store)
     assert store.explain(first).reason == "next"
-    for _ in ("while it waits", "while it runs"):
-        reason, message = store.explain(second)
-        assert (reason, f"request {first} " in message) == ("group", True)
-        store.claim()
+    says = f'request {first} of its group "g" comes first'
+    assert store.explain(second)[:2] == ("group", says)
+    held = store.claim()
+    assert store.explain(second)[:2] == ("group", f"{says}, and is running")
+    store.fail(held, [Failure("x", after=timedelta(hours=1))])
+    assert store.explain(second).message.startswith(f"{says}, and is due at 20")
 
 
 def test_explain_says_that_as_many_as_may_are_in_flight(store: Session) -> None:

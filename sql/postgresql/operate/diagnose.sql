@@ -21,7 +21,8 @@ declare
 begin
   if v_table.message is not null then
     return query select 'table_lock', 'rowlease', v_table.message,
-                        'end that session''s transaction: select pg_terminate_backend(pid)';
+                        format('end that session''s transaction: select pg_terminate_backend(%s)',
+                               substring(v_table.message from '^session (\d+)'));
   end if;
   if not coalesce(v_table.is_exclusive, false) then
     return query select * from rowlease_internal.diagnose_queues(v_now);

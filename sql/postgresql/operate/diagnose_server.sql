@@ -1,6 +1,6 @@
 -- diagnose_server: find settings and limits of the server that harm the queues.
 -- params:   p_client_time timestamptz (null: not compared) -- the caller's clock
--- returns:  as diagnose; finding text -- 'connections' | 'clock'; on PostgreSQL 'autovacuum' |
+-- returns:  as diagnose; finding text -- 'connections' | 'clock' | 'read_only'; on PostgreSQL 'autovacuum' |
 --           'dead_rows' | 'encoding'; on SQL Server 'snapshot' | 'compatibility'
 -- errors:   none
 -- locks:    none
@@ -46,11 +46,21 @@ as $$
             from pg_stat_database b
           union all
           select 'the database', b.numbackends, d.datconnlimit,
-                 format('close sessions, or raise the limit: alter database %I connection limit NUMBER',
-                        d.datname)
+                 format('close sessions, or raise the limit: alter database %I connection limit %s',
+                        d.datname, 2 * d.datconnlimit)
             from pg_database d join pg_stat_database b on b.datid = d.oid
            where d.datname = current_database() and d.datconnlimit > 0) u
    where u.used >= 0.9 * u.allowed
+  union all
+  select 'read_only', current_database(),
+         format('transactions of the database "%s" are read-only, so nothing can be enqueued, claimed or '
+                'finished', current_database()),
+         case s.source when 'database'
+              then format('alter database %I reset default_transaction_read_only', current_database())
+              else 'alter system reset default_transaction_read_only, then select pg_reload_conf()' end
+    from pg_settings s
+   where s.name = 'default_transaction_read_only' and s.setting = 'on' and not pg_is_in_recovery()
+     and s.source in ('database', 'configuration file', 'command line')
   union all
   select 'encoding', current_database(),
          format('the database has the encoding %s, which cannot hold every text',
@@ -60,7 +70,7 @@ as $$
   union all
   select 'clock', 'the client',
          format('the clock of this client is %s s %s the database''s', round(abs(c.difference), 1),
-                case when c.difference > 0 then 'before' else 'behind' end),
+                case when c.difference > 0 then 'ahead of' else 'behind' end),
          'synchronise both by NTP: due times and the times in logs are of different clocks'
     from (select extract(epoch from p_client_time - rowlease.now()) as difference) c
    where abs(c.difference) > 5;

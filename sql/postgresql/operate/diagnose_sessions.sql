@@ -1,8 +1,8 @@
 -- diagnose_sessions: find sessions that block others, or keep dead rows from being removed.
--- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- the shortest time
+-- params:   p_long_ms bigint (null: a minute for a transaction, 5 s for a wait) -- the shortest time
 --           to report
 -- returns:  as diagnose; finding text -- 'horizon' | 'blocker' | 'hidden' (the caller may not see the
---           sessions of others)
+--           sessions of others); on PostgreSQL 'slot'
 -- errors:   none
 -- locks:    none
 -- why:      it runs with the rights of its caller, because a superuser or a member of
@@ -22,7 +22,7 @@ as $$
    where a.backend_xmin is not null and a.pid <> pg_backend_pid()
      and (a.datname = current_database() or a.backend_type = 'walsender')
      and a.backend_type <> 'autovacuum worker'
-     and a.xact_start < clock_timestamp() - coalesce(p_long_ms, 300000) * interval '1 ms'
+     and a.xact_start < clock_timestamp() - coalesce(p_long_ms, 60000) * interval '1 ms'
   union all
   select 'horizon', p.gid,
          format('the prepared transaction "%s" of user "%s" is open since %s, so no row that was deleted '
@@ -30,13 +30,24 @@ as $$
          format('end it: rollback prepared %L', p.gid)
     from pg_prepared_xacts p
    where p.database = current_database()
-     and p.prepared < clock_timestamp() - coalesce(p_long_ms, 300000) * interval '1 ms'
+     and p.prepared < clock_timestamp() - coalesce(p_long_ms, 60000) * interval '1 ms'
   union all
   select 'horizon', s.slot_name,
          format('the replication slot "%s" keeps dead rows for a standby, and none is connected',
                 s.slot_name),
          format('connect its standby, or drop it: select pg_drop_replication_slot(%L)', s.slot_name)
     from pg_replication_slots s where s.xmin is not null and not s.active
+  union all
+  select 'slot', s.slot_name,
+         case when s.wal_status = 'lost'
+              then format('the replication slot "%s" has lost WAL that its reader needs', s.slot_name)
+              else format('the replication slot "%s" has no reader and keeps %s of WAL, until the disk is full',
+                          s.slot_name, pg_size_pretty(pg_wal_lsn_diff(
+                            case when pg_is_in_recovery() then pg_last_wal_receive_lsn()
+                                 else pg_current_wal_lsn() end, s.restart_lsn))) end,
+         format('connect its reader again, or drop it: select pg_drop_replication_slot(%L)', s.slot_name)
+    from pg_replication_slots s
+   where s.xmin is null and not s.active and (s.restart_lsn is not null or s.wal_status = 'lost')
   union all
   select 'blocker', 'session ' || b.pid,
          format('session %s (user "%s", application "%s") has blocked others (%s), the first since %s',

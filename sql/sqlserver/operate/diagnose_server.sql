@@ -1,6 +1,6 @@
 -- diagnose_server: find settings and limits of the server that harm the queues.
 -- params:   p_client_time datetime2(6) (null: not compared) -- the caller's clock
--- returns:  as diagnose; finding text -- 'connections' | 'clock'; on PostgreSQL 'autovacuum' |
+-- returns:  as diagnose; finding text -- 'connections' | 'clock' | 'read_only'; on PostgreSQL 'autovacuum' |
 --           'dead_rows' | 'encoding'; on SQL Server 'snapshot' | 'compatibility'
 -- errors:   none
 -- locks:    none
@@ -29,6 +29,12 @@ select f.finding, f.subject, f.message, f.action
       from sys.databases as d
      where d.database_id = db_id() and d.compatibility_level < 130
     union all
+    select cast(N'read_only' as nvarchar(20)), cast(d.name as nvarchar(128)),
+           concat(N'the database "', d.name, N'" is read-only, so nothing can be enqueued, claimed or finished'),
+           concat(N'alter database ', quotename(d.name), N' set read_write')
+      from sys.databases as d
+     where d.database_id = db_id() and d.is_read_only = 1
+    union all
     select cast(N'connections' as nvarchar(20)), cast(N'the server' as nvarchar(128)),
            concat(N'the server has ', u.Used, N' of ', @@max_connections, N' connections in use'),
            N'close sessions, or put a pooler between'
@@ -37,6 +43,6 @@ select f.finding, f.subject, f.message, f.action
     union all
     select cast(N'clock' as nvarchar(20)), cast(N'the client' as nvarchar(128)),
            concat(N'the clock of this client is ', cast(abs(@ms) / 1000.0 as decimal(18, 1)), N' s ',
-                  case when @ms > 0 then N'before' else N'behind' end, N' the database''s'),
+                  case when @ms > 0 then N'ahead of' else N'behind' end, N' the database''s'),
            N'synchronise both by NTP: due times and the times in logs are of different clocks'
      where abs(@ms) > 5000) as f;

@@ -1,8 +1,8 @@
 -- diagnose_sessions: find sessions that block others, or keep dead rows from being removed.
--- params:   p_long_ms bigint (null: 5 minutes for a transaction, 5 s for a wait) -- the shortest time
+-- params:   p_long_ms bigint (null: a minute for a transaction, 5 s for a wait) -- the shortest time
 --           to report
 -- returns:  as diagnose; finding text -- 'horizon' | 'blocker' | 'hidden' (the caller may not see the
---           sessions of others)
+--           sessions of others); on PostgreSQL 'slot'
 -- errors:   none
 -- locks:    none
 -- why:      only a login with VIEW SERVER STATE may see the sessions of others. Times of transactions
@@ -35,7 +35,7 @@ begin
       on o.session_id = s.session_id and o.is_user_transaction = 1
     join sys.dm_tran_active_transactions as t on t.transaction_id = o.transaction_id
    where s.database_id = db_id() and s.session_id <> @@spid
-     and datediff_big(millisecond, t.transaction_begin_time, getdate()) > coalesce(@p_long_ms, 300000);
+     and datediff_big(millisecond, t.transaction_begin_time, getdate()) > coalesce(@p_long_ms, 60000);
   insert into @found (Finding, Subject, Message, Action)
   select 'blocker', concat(N'session ', b.Blocker),
          concat(N'session ', b.Blocker, N' (user "', s.login_name, N'", application "', s.program_name,

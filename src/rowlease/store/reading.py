@@ -57,7 +57,7 @@ class Reading(Calls):
         """Sessions that block others or keep dead rows, of those that the user may see.
 
         Args:
-            long: the shortest transaction or wait to report. None means 5 minutes for a
+            long: the shortest transaction or wait to report. None means a minute for a
                 transaction, and 5 s for a wait.
         """
         return self._values(Finding, "diagnose_sessions", p_long_ms=to_milliseconds(long))

@@ -5,7 +5,7 @@
 -- locks:    none
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for more than a
 --           minute although, at this moment, a live worker has free slots and the in-flight limit has
---           room.
+--           room. Without a live worker it is not old: diagnose_workers names the cause.
 create or replace function rowlease_internal.diagnose_queues(p_now timestamptz)
 returns table (finding text, subject text, message text, action text)
 language sql stable
@@ -18,10 +18,13 @@ as $$
              where d.queue_name = s.queue_name) as waiting,
            l.oldest_ms / 1000 as oldest_seconds,
            rowlease_internal.room_in_flight(s, 1) > 0 as has_room,
-           (select coalesce(sum(w.slots - w.busy), 0) from rowlease.worker w
-             where w.queue_names::jsonb ? s.queue_name
-               and w.heartbeat_time > p_now - interval '30 seconds') as free_slots
+           s.max_in_flight, w.num_workers, w.free_slots
       from rowlease.queue_settings s
+     cross join lateral (
+       select count(*) as num_workers, coalesce(sum(w.slots - w.busy), 0) as free_slots
+         from rowlease.worker w
+        where w.queue_names::jsonb ? s.queue_name
+          and w.heartbeat_time > p_now - interval '30 seconds') w
       join rowlease.list_queues() l on l.queue_name = s.queue_name)
   select 'paused', q.queue_name,
          format('the queue "%s" is paused, and %s in it', q.queue_name,
@@ -32,8 +35,8 @@ as $$
   select 'full', q.queue_name,
          format('the queue "%s" is full: %s of %s places are taken, so producers wait or are refused',
                 q.queue_name, q.waiting, q.capacity),
-         format('add workers, or raise its capacity: rowlease queue set %s capacity=NUMBER',
-                q.queue_name)
+         format('add workers, or raise its capacity: rowlease queue set %s capacity=%s',
+                q.queue_name, 2 * q.capacity)
     from queues q where q.waiting >= q.capacity
   union all
   select 'stuck', q.queue_name,
@@ -51,8 +54,10 @@ as $$
                 case when q.has_room then 'no live worker has a free slot'
                      else 'the in-flight limit is reached' end),
          case when q.has_room then 'add workers, or slots to them'
-              else format('raise the limit: rowlease queue set %s max_in_flight=NUMBER', q.queue_name)
+              else format('raise the limit: rowlease queue set %s max_in_flight=%s', q.queue_name,
+                          2 * q.max_in_flight)
               end
     from queues q
-   where not q.paused and q.oldest_seconds > 3600 and not (q.free_slots > 0 and q.has_room);
+   where not q.paused and q.oldest_seconds > 3600 and q.num_workers > 0
+     and not (q.free_slots > 0 and q.has_room);
 $$;

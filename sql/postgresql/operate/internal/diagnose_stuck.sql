@@ -1,4 +1,4 @@
--- diagnose_stuck: find leases, gates, groups and schedules that do not move; a part of diagnose.
+-- diagnose_stuck: find leases, gates, groups, schedules and loads that do not move; a part of diagnose.
 -- params:   p_now timestamptz
 -- returns:  as diagnose
 -- errors:   none
@@ -22,7 +22,8 @@ as $$
    group by q.queue_name
   union all
   select 'gate', s.queue_name, l.message,
-         'end that session''s transaction: select pg_terminate_backend(pid)'
+         format('end that session''s transaction: select pg_terminate_backend(%s)',
+                substring(l.message from '^session (\d+)'))
     from rowlease.queue_settings s
    cross join lateral rowlease_internal.row_lock(null, s.queue_name) as l(message)
    where s.max_in_flight is not null and l.message is not null
@@ -44,5 +45,12 @@ as $$
          format('the schedule "%s" did not fire at %s, when it was due', s.schedule_name, s.next_time),
          'start a worker that knows its task; if one runs, its log says why: schedule not fired'
     from rowlease.schedule s
-   where not s.paused and s.next_time < p_now - interval '1 minute';
+   where not s.paused and s.next_time < p_now - interval '1 minute'
+  union all
+  select 'load', l.load_id,
+         format('the load "%s" has reported nothing since %s, and none of its rows is a request; it is run '
+                'by %s', l.load_id, date_trunc('second', l.reported_time), l.run_by),
+         format('run its job again, or discard it: select rowlease.%s(%L)', 'discard_load', l.load_id)
+    from rowlease.load l
+   where l.status = 'Staging' and l.reported_time < p_now - interval '15 minutes';
 $$;

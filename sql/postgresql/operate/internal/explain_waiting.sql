@@ -27,12 +27,15 @@ begin
   if v_request.group_key is not null and not rowlease_internal.group_is_free(
        v_request.queue_name, v_request.group_key, v_request.request_id) then
     reason := 'group';
-    message := (select format('request %s of its group "%s" comes first', min(q.request_id),
-                            v_request.group_key)
+    message := (select format('request %s of its group "%s" comes first', q.request_id, q.group_key)
+                       || case q.status when 'Processing' then ', and is running'
+                                        when 'Scheduled' then format(', and is due at %s', q.due_time)
+                                        else '' end
                 from rowlease.queue q
                where q.queue_name = v_request.queue_name and q.group_key = v_request.group_key
                  and q.status <> 'Failed'
-                 and (q.request_id < v_request.request_id or q.status = 'Processing'));
+                 and (q.request_id < v_request.request_id or q.status = 'Processing')
+               order by q.request_id limit 1);
   elsif v_request.group_blocked then
     reason := 'group';
     message := format('it waits for a request of its group "%s" that no longer exists; recount unblocks it',

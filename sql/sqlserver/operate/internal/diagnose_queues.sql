@@ -5,7 +5,7 @@
 -- locks:    the counts' lock, shared, while they are read
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for more than a
 --           minute although, at this moment, a live worker has free slots and the in-flight limit has
---           room.
+--           room. Without a live worker it is not old: diagnose_workers names the cause.
 create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;
@@ -13,7 +13,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @queue nvarchar(100) = (select min(s.QueueName) from rowlease.QueueSettings as s);
 declare @paused bit, @capacity bigint, @in_flight int, @waiting bigint, @processing bigint, @free bigint;
-declare @due datetime2(6), @seconds bigint, @age nvarchar(60);
+declare @due datetime2(6), @seconds bigint, @age nvarchar(60), @workers int;
 declare @findings table (Place int identity primary key, Finding varchar(20) not null,
                          Subject nvarchar(200) not null, Message nvarchar(4000) not null,
                          Action nvarchar(4000) not null);
@@ -42,10 +42,10 @@ begin
   having count(*) > 0;
   set @seconds = datediff_big(millisecond, @due, @p_now) / 1000;
   set @age = rowlease_internal.seconds_text(@seconds);
-  set @free = (
-    select coalesce(sum(w.Slots - w.Busy), 0) from rowlease.Worker as w
-     where w.HeartbeatTime > dateadd(second, -30, @p_now)
-       and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n));
+  select @workers = count(*), @free = coalesce(sum(w.Slots - w.Busy), 0)
+    from rowlease.Worker as w
+   where w.HeartbeatTime > dateadd(second, -30, @p_now)
+     and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n);
   if @paused = 1 and @waiting > 0
     insert into @findings (Finding, Subject, Message, Action)
     values ('paused', @queue,
@@ -58,7 +58,7 @@ begin
             concat(N'the queue "', @queue, N'" is full: ', @waiting, N' of ', @capacity,
                    N' places are taken, so producers wait or are refused'),
             concat(N'add workers, or raise its capacity: rowlease queue set ', @queue,
-                   N' capacity=NUMBER'));
+                   N' capacity=', 2 * @capacity));
   if @paused = 0 and @seconds > 60 and @free > 0 and (@in_flight is null or @processing < @in_flight)
     insert into @findings (Finding, Subject, Message, Action)
     values ('stuck', @queue,
@@ -67,14 +67,14 @@ begin
                    case @free when 1 then N' free slot' else N' free slots' end),
             concat(N'find it: select top (1) RequestId from rowlease.Ready where QueueName = N''', @queue,
                    N''' order by DueTime, and ask for its reason: exec rowlease.explain'));
-  else if @paused = 0 and @seconds > 3600
+  else if @paused = 0 and @seconds > 3600 and @workers > 0
     insert into @findings (Finding, Subject, Message, Action)
     values ('old', @queue,
             concat(N'the oldest request of the queue "', @queue, N'" has been due for ', @age,
                    case when @processing >= @in_flight then N', and the in-flight limit is reached'
                         else N', and no live worker has a free slot' end),
             case when @processing >= @in_flight
-                 then concat(N'raise the limit: rowlease queue set ', @queue, N' max_in_flight=NUMBER')
+                 then concat(N'raise the limit: rowlease queue set ', @queue, N' max_in_flight=', 2 * @in_flight)
                  else N'add workers, or slots to them' end);
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s where s.QueueName > @queue);
 end;

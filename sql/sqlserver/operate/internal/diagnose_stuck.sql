@@ -1,4 +1,4 @@
--- diagnose_stuck: find leases, gates, groups and schedules that do not move; a part of diagnose.
+-- diagnose_stuck: find leases, gates, groups, schedules and loads that do not move; a part of diagnose.
 -- params:   p_now datetime2(6), p_findings xml output
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   none
@@ -39,7 +39,8 @@ begin
     end catch;
     insert into @findings (Finding, Subject, Message, Action)
     values ('gate', @queue, concat(coalesce(@who, N'another session'), @lock, N' until its transaction ends'),
-            N'end that session''s transaction: kill SESSION');
+            concat(N'end that session''s transaction: kill ',
+                   coalesce(substring(@who, 9, charindex(N' (', @who) - 9), N'SESSION')));
   end;
   set @queue = (select min(s.QueueName) from rowlease.QueueSettings as s
                  where s.MaxInFlight is not null and s.QueueName > @queue);
@@ -66,6 +67,15 @@ select 'schedule', s.ScheduleName,
        N'start a worker that knows its task; if one runs, its log says why: schedule not fired'
   from rowlease.Schedule as s
  where s.Paused = 0 and s.NextTime < dateadd(minute, -1, @p_now);
+insert into @findings (Finding, Subject, Message, Action)
+select 'load', l.LoadId,
+       concat(N'the load "', l.LoadId, N'" has reported nothing since ',
+              rowlease_internal.time_text(l.ReportedTime),
+              N', and none of its rows is a request; it is run by ', l.RunBy),
+       concat(N'run its job again, or discard it: exec rowlease.discard_load N''',
+              replace(l.LoadId, N'''', N''''''), N'''')
+  from rowlease.[Load] as l
+ where l.Status = 'Staging' and l.ReportedTime < dateadd(minute, -15, @p_now);
 set @p_findings = rowlease_internal.as_xml((
   select f.Finding as finding, f.Subject as subject, f.Message as message, f.Action as action
     from @findings as f order by f.Place for json path));

@@ -51,7 +51,11 @@ if @ahead > 10000
   set @ahead = 10000;
 if @other is not null
   select @p_reason = 'group',
-         @p_message = concat(N'request ', @other, N' of its group "', @group, N'" comes first');
+         @p_message = concat(N'request ', @other, N' of its group "', @group, N'" comes first',
+                             case q.Status when 'Processing' then N', and is running'
+                                  when 'Scheduled'
+                                  then concat(N', and is due at ', rowlease_internal.time_text(q.DueTime)) end)
+    from rowlease.Queue as q where q.RequestId = @other;
 else if @blocked = 1
   select @p_reason = 'group',
          @p_message = concat(N'it waits for a request of its group "', @group,
