@@ -135,7 +135,7 @@ def test_the_programs_of_the_page_on_metrics_run(
     compile(loaded, "metrics.md", "exec")  # tests/spark/test_tracing.py runs a longer one
     names: dict[str, Any] = {}
     exec(counted, names)
-    assert b"rowlease_worker_slots 8" in names["body"]
+    assert b'rowlease_worker_slots{database="db.example:5432/jobs"} 8' in names["body"]
     (tmp_path / "traced.py").write_text(traced)
     code = "import traced, rowlease\nwith rowlease.Client() as c: c.enqueue(traced.resize, 'a')"
     assert '"trace_id"' in program(tmp_path, dsn, "-c", code)

@@ -125,6 +125,11 @@ def test_an_empty_database_has_metrics_of_its_queue_alone(store: Session) -> Non
     assert sorted(store.metrics()) == [("demand", "default", 0), ("overdue_leases", "default", 0)]
 
 
+def test_a_capacity_is_a_metric_of_queues_that_have_one(store: Session) -> None:
+    store.configure_queue("small", capacity=7)
+    assert measured(store, "queue_capacity") == {"small": 7}
+
+
 def test_leases_that_ran_out_are_overdue(store: Session, clock: Clock) -> None:
     store.put(3)
     store.claim(limit=2)

@@ -80,6 +80,7 @@ FINISHED = 'rowlease_finished_requests_total{instance="i", queue="q"}'
 LATE = of_queue("rowlease_oldest_request_seconds", "601+60x30", "600x30", "10m")
 CONNECTIONS = 'rowlease_connections{instance="i"}'
 DRAINING = 'rowlease_worker_draining{instance="i"}'
+FREE = "rowlease_queue_free_places"
 CASES = {
     "RowleaseExporterDown": Case({"other": "0x30"}, {"rowlease_up": "1x30"}, "6m", {}),
     "RowleaseDatabaseDown": of_worker("rowlease_up", "0x30", "1x30", "2m"),
@@ -91,8 +92,12 @@ CASES = {
     ),
     "RowleaseQueueLate": LATE._replace(series={**LATE.series, **NO_PAUSE}, quiet={PAUSED: "1x30"}),
     "RowleaseQueuePaused": Case({PAUSED: "1x90", PENDING: "1x90"}, {PENDING: "0x90"}, "61m", QUEUE),
+    "RowleaseQueueFull": of_queue(FREE, "0x30", "1x30", "6m"),
     "RowleaseDeadLetters": Case(
-        {FAILED % 0: "0x40", FAILED % 5: "_x20 1x20"}, {FAILED % 0: "1x20 0x20"}, "30m", QUEUE
+        {FAILED % 0: "0x40", FAILED % 5: "_x20 1x20"},
+        {FAILED % 0: "1x20 0x20"},
+        "30m",
+        {"queue": "q"},
     ),
     "RowleaseFailures": Case(
         {
@@ -138,6 +143,59 @@ CASES = {
         "rowlease_worker_child_deaths_total", "0 5+0x30", "0 3+0x30", "14m"
     ),
     "RowleaseRestarts": of_worker("rowlease_worker_restarts_total", "0 5+0x30", "0 3+0x30", "14m"),
+    "RowleaseFinding": of_worker(
+        "rowlease_findings", "1x30", "_x30", "11m", finding="counts", subject="q"
+    ),
+}
+
+
+def up(database: str, instance: str = "i") -> str:
+    return f'rowlease_up{{database="{database}", instance="{instance}"}}'
+
+
+def dead(instance: str = "i") -> str:
+    labels = f'database="d", instance="{instance}", priority="0", queue="q", status="Failed"'
+    return f"rowlease_requests{{{labels}}}"
+
+
+TWO = {up("a"): "1x90", up("b"): "1x20 _x70"}
+DEAD = {"database": "d", "queue": "q"}
+#: Further cases, by what is special.
+MORE = {
+    "one of two exporters": (
+        "RowleaseExporterDown",
+        Case(TWO, {up("b"): "1x90"}, "40m", {"database": "b"}),
+    ),
+    "an exporter that has another instance now": (
+        "RowleaseExporterDown",
+        Case(TWO, {up("b", "new"): "_x20 1x70"}, "40m", {"database": "b"}),
+    ),
+    "a new queue": (
+        "RowleaseDeadLetters",
+        Case({dead(): "_x20 10000x40"}, {dead(): "_x20 0x40"}, "30m", DEAD),
+    ),
+    "a new instance of the exporter": (
+        "RowleaseDeadLetters",
+        Case(
+            {dead(): "5x20 _x60", dead("new"): "_x20 5000x60"},
+            {dead("new"): "_x20 5x60"},
+            "32m",
+            DEAD,
+        ),
+    ),
+    "a second exporter of the database": (
+        "RowleaseDeadLetters",
+        Case(
+            {dead(): "5x60", dead("second"): "_x20 6x40"},
+            {dead("second"): "_x20 5x40"},
+            "30m",
+            DEAD,
+        ),
+    ),
+    "a gap of half an hour": (
+        "RowleaseDeadLetters",
+        Case({dead(): "5x20 _x30 6x40"}, {dead(): "5x20 _x30 5x40"}, "55m", DEAD),
+    ),
 }
 
 
@@ -155,7 +213,7 @@ def test_every_alert_has_a_runbook_that_says_what_to_do(
     sections = dict(re.findall(r"^## (\w+)\n\n(.+?)(?=^##|\Z)", page, re.M | re.S))
     for rule in rules:
         name = rule["alert"]
-        assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == f"{DOCS}/alerts.md#{name.lower()}"
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
         assert rule["annotations"]["summary"]
         assert "`" in sections[name], name  # a command, a query or a setting
@@ -168,9 +226,14 @@ def test_alerts_read_metrics_that_exist(rules: list[dict[str, Any]]) -> None:
         assert metrics_in(rule["expr"]) <= KNOWN, rule["alert"]
 
 
-def filled(text: str, labels: dict[str, str]) -> str:
+#: What a runbook's address begins with.
+DOCS = '{{ or $externalLabels.rowlease_docs "docs" }}'
+
+
+def filled(text: str, labels: dict[str, str], docs: str) -> str:
     """An annotation with its labels in their places."""
-    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels[found[1]], text)
+    text = text.replace(DOCS, docs)
+    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels.get(found[1], ""), text)
 
 
 def test_promtool_accepts_the_rules_and_the_configuration(deploy: Path, tmp_path: Path) -> None:
@@ -185,18 +248,29 @@ def test_each_alert_fires_when_it_should_and_not_before(
 ) -> None:
     promtool = path_of("promtool")
     tests = []
-    for rule in rules:
-        series, quiet, at, labels = CASES[rule["alert"]]
+    named = {rule["alert"]: rule for rule in rules}
+    for number, (alert, case) in enumerate([*CASES.items(), *MORE.values()]):
+        series, quiet, at, labels = case
+        rule = named[alert]
+        docs = "docs" if number % 2 else "https://example.org/docs"
+        external = {} if number % 2 else {"rowlease_docs": docs}
         expected = {
             "exp_labels": {**labels, **rule["labels"]},
             "exp_annotations": {
-                name: filled(text, labels) for name, text in rule["annotations"].items()
+                name: filled(text, labels, docs) for name, text in rule["annotations"].items()
             },
         }
         for given, alerts in ((series, [expected]), ({**series, **quiet}, [])):
             inputs = [{"series": name, "values": values} for name, values in given.items()]
-            cases = [{"eval_time": at, "alertname": rule["alert"], "exp_alerts": alerts}]
-            tests.append({"interval": "1m", "input_series": inputs, "alert_rule_test": cases})
+            cases = [{"eval_time": at, "alertname": alert, "exp_alerts": alerts}]
+            tests.append(
+                {
+                    "interval": "1m",
+                    "external_labels": external,
+                    "input_series": inputs,
+                    "alert_rule_test": cases,
+                }
+            )
     file = tmp_path / "tests.yaml"
     rule_files = [str(deploy / "prometheus" / "alerts.yaml")]
     file.write_text(yaml.safe_dump({"rule_files": rule_files, "tests": tests}))
@@ -225,6 +299,19 @@ def test_the_dashboard_shows_metrics_that_exist_and_leaves_none_out(
         "exporter_info", "queue_paused", "worker_claimed_requests_total", "worker_live",
         "worker_draining", "worker_slots", "worker_busy_slots")}  # fmt: skip
     assert shown == KNOWN - left_out
+
+
+def test_a_panel_shows_one_database(deploy: Path, panels: list[dict[str, Any]]) -> None:
+    """Otherwise the queues `default` of all databases are added up."""
+    dashboard = json.loads((deploy / "grafana" / "rowlease.json").read_text())
+    found = {one["name"]: one for one in dashboard["templating"]["list"]}
+    assert list(found) == ["datasource", "database", "queue", "kind"]
+    assert not found["database"]["multi"]
+    texts = [found[name]["query"]["query"] for name in ("queue", "kind")]
+    texts += [target["expr"] for panel in panels for target in panel["targets"]]
+    for text in texts:
+        metrics = re.findall(r"\browlease_\w+", text)
+        assert text.count('{database="$database"') == len(metrics) > 0, text
 
 
 def test_panels_have_places_of_their_own(panels: list[dict[str, Any]]) -> None:
@@ -262,7 +349,11 @@ def test_promtool_reads_every_expression_of_the_dashboard(
 VALUES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "with everything": {
-        "monitoring": {"enabled": True, "labels": {"release": "prometheus"}},
+        "monitoring": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "docs": "https://example.org/docs/",
+        },
         "networkPolicy": {"enabled": True},
         "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"]},
         "dashboard": {"enabled": True, "tlsSecret": "certificate"},
@@ -312,6 +403,14 @@ def test_kubernetes_accepts_the_manifests(manifests: list[dict[str, Any]]) -> No
     for one in manifests:
         if one["kind"] not in OTHERS:
             kubernetes_validate.validate(one, KUBERNETES, strict=True)
+
+
+def test_alerts_link_to_the_docs_of_the_values(manifests: list[dict[str, Any]]) -> None:
+    for one in manifests:
+        if one["kind"] == "PrometheusRule":
+            (group,) = one["spec"]["groups"]
+            urls = [rule["annotations"]["runbook_url"] for rule in group["rules"]]
+            assert all(url.startswith("https://example.org/docs/alerts.md#") for url in urls)
 
 
 def test_pods_have_no_rights(manifests: list[dict[str, Any]]) -> None:

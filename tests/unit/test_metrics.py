@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rowlease.errors import StoreUnavailable
+from rowlease.errors import StoreError, StoreUnavailable
 from rowlease.events import (
     Abandoned,
     CallStuck,
@@ -38,11 +38,12 @@ from rowlease.events import (
     WorkerDied,
 )
 from rowlease.metrics import exporter
+from rowlease.metrics.examination import Examination
 from rowlease.metrics.exporter import DatabaseMetrics
 from rowlease.metrics.exposition import worker_exposition
 from rowlease.metrics.tally import BUCKETS, Tally
 from rowlease.metrics.worker_metrics import METRICS, count_events
-from rowlease.model import Depth, LeasedRequest, Metric, Outcome, QueueState, WorkerState
+from rowlease.model import Depth, Finding, LeasedRequest, Metric, Outcome, QueueState, WorkerState
 from rowlease.store import Reading
 from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
@@ -81,7 +82,10 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 def samples(text: str) -> Samples:
     """The samples of an exposition, by name and label values in the order of the label names."""
     return {
-        (one.name, tuple(one.labels[name] for name in sorted(one.labels))): one.value
+        (
+            one.name,
+            tuple(one.labels[name] for name in sorted(one.labels) if name != "database"),
+        ): one.value
         for family in text_string_to_metric_families(text)
         for one in family.samples
     }
@@ -268,6 +272,8 @@ def test_metrics_are_on_the_port_of_the_probes() -> None:
 class Database:
     """A store that answers, or fails as `error` says, and counts the calls."""
 
+    where = "postgresql://reader:***@db.example:5432/jobs"
+
     def __init__(self) -> None:
         self.calls = 0
         self.error: Exception | None = None
@@ -300,7 +306,12 @@ class Database:
 
     def metrics(self) -> list[Any]:
         return self._answered(
-            [Metric("demand", "mail", 13), Metric("schedule_late_seconds", "nightly", 61.5)]
+            [
+                Metric("demand", "mail", 13),
+                Metric("schedule_late_seconds", "nightly", 61.5),
+                Metric("queue_capacity", "mail", 20),
+                Metric("queue_capacity", 'q"\n', 3),
+            ]
         )
 
     def metrics_server(self) -> list[Any]:
@@ -340,11 +351,55 @@ def test_a_database_is_described(clock: list[float]) -> None:
         ("slots", (), 8),
         ("busy_slots", (), 6),
         ("demand", ("mail",), 13),
+        ("queue_capacity", ("mail",), 20),
+        ("queue_free_places", ("mail",), 6),  # 3 + 11 wait
+        ("queue_free_places", ('q"\\n',), 3),
         ("schedule_late_seconds", ("nightly",), 61.5),
         ("connections", (), 12),
         ("dead_rows", ("queue",), 5),
     ]:
         assert found[f"rowlease_{name}", labels] == value, name
+
+
+def test_every_metric_names_its_database(clock: list[float]) -> None:
+    registry = CollectorRegistry()
+    registry.register(DatabaseMetrics(cast("Reading", Database())))
+    worker = worker_exposition(counted(), {"slots": 4}, "", "db.example:5432/jobs")[1].decode()
+    for text in (generate_latest(registry).decode(), worker):
+        families = list(text_string_to_metric_families(text))
+        labels = [one.labels for family in families for one in family.samples]
+        assert len(labels) > 10
+        assert {each.get("database") for each in labels} == {"db.example:5432/jobs"}
+
+
+def test_each_finding_is_a_sample(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[list[Finding] | StoreError] = [
+        [Finding("paused", "mail", "m", "a"), Finding("paused", "mail", "n", "a")],
+        StoreUnavailable("no\nanswer"),
+        StoreUnavailable("no\nanswer"),
+        [],
+    ]
+
+    def examine() -> list[Finding]:
+        answer = answers.pop(0)
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    examination = Examination(examine)
+    metrics = DatabaseMetrics(cast("Reading", Database()), timedelta(0), examination)
+
+    def findings() -> list[tuple[str, ...]]:
+        return [labels for name, labels in scraped(metrics) if name == "rowlease_findings"]
+
+    assert findings() == []
+    seen = []
+    while answers:
+        examination.examine()
+        seen.append(findings())
+    unexamined = ("unexamined", "the database")
+    assert seen == [[("paused", "mail")], [unexamined], [unexamined], []]
+    assert caplog.text.count("the database was not examined") == 1
 
 
 def test_metrics_of_a_later_release_are_left_out(

@@ -1,7 +1,7 @@
 -- metrics: measure the figures that no other routine returns, for the exporter.
 -- params:   none
--- returns:  metric text -- 'demand' | 'overdue_leases' | 'schedule_late_seconds' | 'staging_loads' |
---           'load_silent_seconds', subject text (the queue or the schedule), value double precision
+-- returns:  metric text -- 'demand' | 'overdue_leases' | 'queue_capacity' | 'schedule_late_seconds' |
+--           'staging_loads' | 'load_silent_seconds', subject text (the queue or the schedule), value double precision
 -- errors:   none
 -- locks:    none
 -- why:      monitoring calls it every few seconds, so it never counts rows of the queue: see
@@ -16,6 +16,9 @@ as $$
   select 'demand', q.queue_name, q.demand::double precision from queues q
   union all
   select 'overdue_leases', q.queue_name, q.overdue::double precision from queues q
+  union all
+  select 'queue_capacity', s.queue_name::text, s.capacity::double precision
+    from rowlease.queue_settings s where s.capacity is not null
   union all
   select 'schedule_late_seconds', s.schedule_name::text,
          greatest(0, extract(epoch from rowlease.now() - s.next_time))::double precision

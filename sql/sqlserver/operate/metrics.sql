@@ -1,7 +1,7 @@
 -- metrics: measure the figures that no other routine returns, for the exporter.
 -- params:   none
--- returns:  metric text -- 'demand' | 'overdue_leases' | 'schedule_late_seconds' | 'staging_loads' |
---           'load_silent_seconds', subject text (the queue or the schedule), value float
+-- returns:  metric text -- 'demand' | 'overdue_leases' | 'queue_capacity' | 'schedule_late_seconds' |
+--           'staging_loads' | 'load_silent_seconds', subject text (the queue or the schedule), value float
 -- errors:   51012 as take_lock
 -- locks:    the counts' lock, shared, while they are read
 -- why:      monitoring calls it every few seconds, so it never counts rows of the queue: see
@@ -20,6 +20,10 @@ select m.metric, m.subject, m.value
       from openjson(cast(@demand as nvarchar(max)))
            with (queue_name nvarchar(100), demand float, overdue float) as d
      cross apply (values ('demand', d.demand), ('overdue_leases', d.overdue)) as v (metric, value)
+    union all
+    select cast('queue_capacity' as varchar(30)), cast(s.QueueName as nvarchar(200)),
+           cast(s.Capacity as float)
+      from rowlease.QueueSettings as s where s.Capacity is not null
     union all
     select cast('schedule_late_seconds' as varchar(30)), cast(s.ScheduleName as nvarchar(200)),
            case when s.NextTime < @now

@@ -6,6 +6,7 @@ import logging
 import threading
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 
 import click
 
@@ -45,6 +46,8 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
 
     from rowlease.cli.logs import set_up_logging
     from rowlease.client.database import database
+    from rowlease.doctor import examine
+    from rowlease.metrics.examination import Examination
     from rowlease.metrics.exporter import DatabaseMetrics
     from rowlease.metrics.server import metrics_server
     from rowlease.store import open_store
@@ -65,8 +68,10 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
                 raise
             log.warning("cannot read the database: %s", error)
         registry = CollectorRegistry()
-        registry.register(DatabaseMetrics(store, cache))
+        examination = Examination(partial(examine, place))
+        registry.register(DatabaseMetrics(store, cache, examination))
         if once:
+            examination.examine()
             click.echo(generate_latest(registry), nl=False)  # noqa: TID251
             return
         try:
@@ -74,5 +79,6 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
         except (OSError, OverflowError) as error:
             raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
         log.info("metrics of %s at http://%s:%d/metrics", store.where, host, server.server_port)
-        with server, stopped_by_signals(lambda: threading.Thread(target=server.shutdown).start()):
+        stop = threading.Thread(target=server.shutdown).start
+        with server, examination, stopped_by_signals(stop):
             server.serve_forever()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def health_probes(
-    address: str | None, report: Callable[[], HealthReport], tally: Callable[[], Tally]
+    address: str | None, report: Callable[[], HealthReport], tally: Callable[[], Tally], dsn: str
 ) -> Iterator[None]:
     """Answer health probes and scrapes over HTTP during the block, if there is an address."""
     if address is None:
@@ -26,18 +26,19 @@ def health_probes(
     from rowlease.worker.host.health_server import HealthServer, read_address
 
     host, port = read_address(address)
-    with HealthServer(host, port, report, scrapes_of(report, tally)) as server:
+    with HealthServer(host, port, report, scrapes_of(report, tally, dsn)) as server:
         logging.getLogger("rowlease").info("health probes at http://%s:%d/ready", host, server.port)
         yield
 
 
 def scrapes_of(
-    report: Callable[[], HealthReport], tally: Callable[[], Tally]
+    report: Callable[[], HealthReport], tally: Callable[[], Tally], dsn: str
 ) -> Callable[[str], tuple[str, bytes]] | None:
     """A function that answers scrapes; None if prometheus_client is not installed."""
     if find_spec("prometheus_client") is None:
         return None
     from rowlease.metrics.exposition import worker_exposition
+    from rowlease.store import place_of
 
     def scrape(accept: str) -> tuple[str, bytes]:
         health = report()
@@ -48,7 +49,7 @@ def scrapes_of(
             "slots": health.slots,
             "busy_slots": health.busy,
         }
-        return worker_exposition(tally(), gauges, accept)
+        return worker_exposition(tally(), gauges, accept, place_of(dsn))
 
     return scrape
 

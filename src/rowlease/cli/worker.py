@@ -238,7 +238,7 @@ def run_alone(
         tally = count_events(events, worker.kinds) if health else Tally()
         report, changed = worker.health.report, worker.health.changed
         with (
-            health_probes(health, report, lambda: tally),
+            health_probes(health, report, lambda: tally, dsn),
             HealthReporter(report, outlets, changed, interval),
         ):
             summary = worker.run()
@@ -296,7 +296,7 @@ def run_supervisor(
         outlets=outlets,
         interval=interval,
     )
-    with health_probes(health, supervisor.report, supervisor.tally):
+    with health_probes(health, supervisor.report, supervisor.tally, dsn):
         summary = supervisor.run()
     count, restarts = settings.processes, supervisor.num_restarts
     text = f"{summary} by {counted(count, 'worker')}"

@@ -16,9 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from rowlease.clock import now
 from rowlease.errors import StoreError
-from rowlease.metrics.exposition import with_visible_labels
-from rowlease.model import Depth, WorkerState
-from rowlease.store import Reading
+from rowlease.metrics.examination import Examination
+from rowlease.metrics.exposition import labelled
+from rowlease.model import Depth, Finding, Metric, WorkerState
+from rowlease.store import Reading, place_of
+from rowlease.visible import visible
 
 #: The time for which scrapes get the values of one reading of the database.
 CACHED_FOR = timedelta(seconds=5)
@@ -47,6 +49,14 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
         ("queue",),
     ),
     "rowlease_queue_paused": ("1 if the queue is paused", ("queue",)),
+    "rowlease_queue_capacity": (
+        "Requests that may wait in the queue; only of queues with a capacity",
+        ("queue",),
+    ),
+    "rowlease_queue_free_places": (
+        "Requests that may be added to those that wait; only of queues with a capacity",
+        ("queue",),
+    ),
     "rowlease_workers": ("Workers of the queue that are alive", ("queue",)),
     "rowlease_silent_workers": (
         "Registered workers without a heartbeat for 30 s; a killed worker stays for 1 h",
@@ -71,6 +81,10 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "rowlease_connections": ("Connections to the server", ()),
     "rowlease_max_connections": ("Connections that the server allows", ()),
+    "rowlease_findings": (
+        "1 for each finding of `rowlease doctor`, at most a minute old",
+        ("finding", "subject"),
+    ),
 }
 #: The counters, which the database keeps.
 COUNTERS = {
@@ -89,10 +103,18 @@ class DatabaseMetrics:
     Args:
         store: a store. The role rowlease_reader is enough.
         cache: the time for which scrapes get the values of one reading of the database.
+        examination: finds the problems of the database; None leaves `rowlease_findings` out.
     """
 
-    def __init__(self, store: Reading, cache: timedelta = CACHED_FOR) -> None:
+    def __init__(
+        self,
+        store: Reading,
+        cache: timedelta = CACHED_FOR,
+        examination: Examination | None = None,
+    ) -> None:
         self._store = store.within(CALL_TIMEOUT)
+        self._database = place_of(store.where)
+        self._examination = examination
         self._cache = cache.total_seconds()
         self._lock = threading.Lock()
         self._read_at = float("-inf")
@@ -103,7 +125,7 @@ class DatabaseMetrics:
         """The metric families. Safe from any thread; one thread reads, and others wait for it."""
         with self._lock:
             if now() - self._read_at >= self._cache:
-                self._families = list(with_visible_labels(self._read()))
+                self._families = list(labelled(self._read(), self._database))
                 self._read_at = now()
             return self._families
 
@@ -148,6 +170,9 @@ class DatabaseMetrics:
         for metric, subject, value in found:
             if gauge := gauges.get(f"rowlease_{metric}"):  # a later release may return more metrics
                 gauge.add_metric((subject,) if subject else (), value)
+        add_free_places(gauges["rowlease_queue_free_places"], found, depths)
+        if self._examination is not None:
+            add_findings(gauges["rowlease_findings"], self._examination.findings or [])
         return [*gauges.values(), *counters.values()]
 
 
@@ -158,6 +183,20 @@ def add_depths(family: Any, depths: list[Depth], queues: list[str]) -> None:
         for status in ("Scheduled", "Pending", "Processing", "Failed"):
             labels = (depth.queue_name, str(depth.priority), status)
             family.add_metric(labels, getattr(depth, status.lower()))
+
+
+def add_free_places(family: Any, found: list[Metric], depths: list[Depth]) -> None:
+    """Add the places that are left in each queue with a capacity."""
+    for metric, queue, capacity in found:
+        if metric == "queue_capacity":
+            waiting = sum(one.scheduled + one.pending for one in depths if one.queue_name == queue)
+            family.add_metric((queue,), max(0, capacity - waiting))
+
+
+def add_findings(family: Any, findings: list[Finding]) -> None:
+    """Add a sample for each kind of finding and each subject."""
+    for labels in {(visible(one.finding), visible(one.subject)) for one in findings}:
+        family.add_metric(labels, 1)
 
 
 def add_workers(gauges: dict[str, Any], workers: list[WorkerState], queues: list[str]) -> None:

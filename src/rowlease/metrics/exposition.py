@@ -14,22 +14,31 @@ from rowlease.metrics.worker_metrics import METRICS
 from rowlease.visible import visible
 
 
-def worker_exposition(tally: Tally, gauges: Mapping[str, float], accept: str) -> tuple[str, bytes]:
+def worker_exposition(
+    tally: Tally, gauges: Mapping[str, float], accept: str, database: str | None = None
+) -> tuple[str, bytes]:
     """The content type and the body of an answer to a scrape.
 
     Args:
         gauges: the values of gauges, by the last part of their name.
         accept: the header Accept of the scrape; empty means Prometheus' plain text.
+        database: the value of the label `database` of each metric; None means that it has none.
     """
     encode, content_type = choose_encoder(accept)
-    return content_type, encode(Collected(tally, gauges))
+    return content_type, encode(Collected(tally, gauges, database))
 
 
-def with_visible_labels(families: Iterable[Any]) -> Iterator[Any]:
-    """The families, with an escape for each hidden character in the names that label them."""
+def labelled(families: Iterable[Any], database: str | None) -> Iterator[Any]:
+    """The families, with the label `database`.
+
+    Each hidden character of a label is written as an escape.
+    """
+    common = {} if database is None else {"database": database}
     for family in families:
         family.samples = [
-            sample._replace(labels={key: visible(text) for key, text in sample.labels.items()})
+            sample._replace(
+                labels={key: visible(text) for key, text in (common | sample.labels).items()}
+            )
             for sample in family.samples
         ]
         yield family
@@ -38,13 +47,14 @@ def with_visible_labels(families: Iterable[Any]) -> Iterator[Any]:
 class Collected:
     """The metrics of one moment, in the form that prometheus_client encodes."""
 
-    def __init__(self, tally: Tally, gauges: Mapping[str, float]) -> None:
+    def __init__(self, tally: Tally, gauges: Mapping[str, float], database: str | None) -> None:
         self._tally = tally
         self._gauges = gauges
+        self._database = database
 
     def collect(self) -> Iterator[Any]:
         """The metric families."""
-        yield from with_visible_labels(self._families())
+        yield from labelled(self._families(), self._database)
 
     def _families(self) -> Iterator[Any]:
         for name, value in self._gauges.items():

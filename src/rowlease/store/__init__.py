@@ -19,7 +19,7 @@ from rowlease.store.bulk import BulkStore
 from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
 from rowlease.store.differences import Difference
-from rowlease.store.dsn import check_engine, is_sqlserver, redact
+from rowlease.store.dsn import check_engine, is_sqlserver, place_of, redact
 from rowlease.store.observing import LockObserver, Observer
 from rowlease.store.operating import Operating
 from rowlease.store.producing import Producing
@@ -49,6 +49,7 @@ __all__ = [
     "migration_sql",
     "observe",
     "open_store",
+    "place_of",
     "psql_connection",
     "redact",
     "schema_differences",

@@ -33,6 +33,11 @@ def check_engine(dsn: str) -> None:
     )
 
 
+def place_of(dsn: str) -> str:
+    """The host, the port and the database of a DSN, such as `db.example:5432/jobs`."""
+    return redact(dsn).partition("://")[2].rpartition("@")[2]
+
+
 def redact(dsn: str) -> str:
     """The DSN without its password, for messages and logs. Parts that may contain it are masked."""
     scheme, _, rest = dsn.partition("://")
