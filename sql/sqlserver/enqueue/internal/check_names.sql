@@ -12,7 +12,8 @@ as
 set nocount on;
 set xact_abort on;
 declare @name nvarchar(4000), @says nvarchar(2048);
-select top (1) @name = k.[key] from openjson(@p_payload) as k group by k.[key] having count(*) > 1;
+select top (1) @name = max(k.[key]) from openjson(@p_payload) as k
+ group by k.[key] collate Latin1_General_100_BIN2 having count(*) > 1;
 if @name is not null
 begin
   set @says = concat(N'payload names the argument "', left(@name, 100),
