@@ -51,7 +51,7 @@ class Report:
         done, longest = {}, 0.0
         for payload in (f"{name}.{call}" for call in range(self.number)):
             began = time.monotonic()
-            done[payload] = client.enqueue_untyped("work", payload).request_id
+            done[payload] = client.enqueue_untyped("work", {"call": payload}).request_id
             longest = max(longest, time.monotonic() - began)
         self.write(name, done, longest)
 
@@ -61,7 +61,7 @@ class Report:
         async def call(payload: str) -> None:
             nonlocal longest
             began = time.monotonic()
-            done[payload] = (await client.enqueue_untyped("work", payload)).request_id
+            done[payload] = (await client.enqueue_untyped("work", {"call": payload})).request_id
             longest = max(longest, time.monotonic() - began)
 
         names = [f"{name}.{call}" for call in range(self.number)]

@@ -41,7 +41,8 @@ def main(dsn: str, calls: str, seed: str) -> None:
                 try:
                     signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, rng.choice(LONGEST)))
                     if number % WAITS:
-                        done[str(number)] = client.enqueue_untyped("work", number).request_id
+                        answer = client.enqueue_untyped("work", {"number": number})
+                        done[str(number)] = answer.request_id
                     else:
                         handle.result(timedelta(seconds=60))
                 finally:
@@ -57,7 +58,7 @@ def main(dsn: str, calls: str, seed: str) -> None:
         for each in taken:
             pool.give_back(each, is_sound=True)
         # The listener still works: nobody has left its lock locked.
-        ended = client.enqueue_untyped("work", "last")
+        ended = client.enqueue_untyped("work", {"number": "last"})
         ended.cancel()
         report["last"] = ended.status()
     print(json.dumps(report))  # noqa: T201

@@ -125,7 +125,7 @@ def fail_over(seed: Seed, home: Path) -> Counter[str]:
     primary = Server(seed, home / "one")
     standby = Server(seed, home / "two", follows=primary)
     dsn = primary.dsn.replace(f":{primary.port}/", f":{primary.port},127.0.0.1:{standby.port}/")
-    dsn += "?target_session_attrs=read-write"
+    dsn += "&target_session_attrs=read-write"
     try:
         until("the standby follows", standby.is_sent_everything_at_once)
         primary.ask("create table witness (n bigint)")

@@ -46,7 +46,7 @@ def test_each_process_gets_the_answers_to_its_own_calls(
     reports = [json.loads(file.read_text()) for file in tmp_path.iterdir()]
     assert len(reports) == TIMES * (CHILDREN + 1)
     told = {payload: name for report in reports for payload, name in report["done"].items()}
-    query = "select payload #>> '{}', request_id from rowlease.queue where kind = 'work'"
+    query = "select payload ->> 'call', request_id from rowlease.queue where kind = 'work'"
     rows: dict[str, int] = dict(sql(query))
     assert len(told) == len(rows) == TIMES * (CHILDREN + 1) * CALLS
     assert told == rows
