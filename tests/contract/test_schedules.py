@@ -126,7 +126,7 @@ def test_a_new_expression_counts_from_now(
         ({"queue": "nowhere"}, InvalidRequest, 'queue "nowhere" does not exist'),
         ({"kind": ""}, InvalidRequest, "kind must be a task name"),
         ({"priority": -1}, InvalidRequest, "priority is -1"),
-        ({"payload": "{"}, InvalidRequest, "not JSON"),
+        ({"payload": "{"}, InvalidRequest, "not JSON|must be a JSON object"),
         ({"name": ""}, InvalidRequest, "a schedule needs a name"),
         ({"name": "s" * 201}, InvalidRequest, "a schedule needs a name"),
         ({"catch_up": 0}, InvalidRequest, "a catch-up of 1 to 1000"),
