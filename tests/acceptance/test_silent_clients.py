@@ -151,7 +151,9 @@ def is_established(address: tuple[str, int], client: socket.socket) -> bool:
 def test_a_visitor_who_does_not_read_is_disconnected(
     store: Store, dsn: str, tmp_path: Path
 ) -> None:
-    store.enqueue_many("default", [NewRequest(kind="big", payload=json.dumps("x" * 1_000_000))])
+    store.enqueue_many(
+        "default", [NewRequest(kind="big", payload=json.dumps({"text": "x" * 1_000_000}))]
+    )
     command, path = COMMANDS["dashboard"]
     with served(dsn, tmp_path, command, ("-c", IMPATIENT)) as address, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -147,10 +147,11 @@ def test_mistakes_of_a_task_are_in_its_last_error(
 def test_arguments_that_do_not_fit_make_a_dead_letter_at_once(
     executor: str, store: Store, sql: Sql
 ) -> None:
-    wrong, blamed = put(store, [1, 2], {"do": "type error"}, max_attempts=9)
+    (wrong,) = put(store, {"n": 1}, kind="endless", max_attempts=9)
+    (blamed,) = put(store, "type error", max_attempts=9)
     drain(store, executor=executor)
     assert errors(sql)[wrong] == (
-        "the payload does not fit the task act(do='ok', **given): too many positional arguments"
+        "the payload does not fit the task endless(): got an unexpected keyword argument 'n'"
     )
     assert errors(sql)[blamed].startswith("TypeError: the task's own")
     assert sql("select status, num_attempts from rowlease.queue order by request_id") == [
