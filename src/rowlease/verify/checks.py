@@ -64,7 +64,7 @@ def expect(holds: bool, otherwise: str) -> None:
 
 
 def one_owner(trial: Trial) -> str:
-    payload = json.dumps("x" * (PAYLOAD - 2))
+    payload = json.dumps({"x": "x" * (PAYLOAD - 9)})
     for _ in range(0, trial.num_requests, 500):
         trial.put(min(500, trial.num_requests), payload=payload)
     total = trial.num_waiting()
