@@ -10,11 +10,10 @@ import sys
 import threading
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from socket import SHUT_RDWR, socket
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 from rowlease.clock import now
 
@@ -24,13 +23,12 @@ MAX_SILENT = 100
 SILENT_SECONDS = 10.0
 
 
-@dataclass(slots=True)
-class Client:
-    """An open connection; `since` is None while the server works on its request."""
+class Client(NamedTuple):
+    """An open connection, its address, and since when the server waits for it."""
 
     connection: socket
     address: str
-    since: float | None
+    since: float
 
 
 class SilentClients:
@@ -38,7 +36,9 @@ class SilentClients:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._clients: dict[int, Client] = {}
+        # By file descriptor. The longest silent of those that are waited for is the first.
+        self._waiting: dict[int, Client] = {}
+        self._busy: dict[int, Client] = {}
 
     def accepted(self, connection: socket, address: str) -> None:
         """Wait for the request of a new client.
@@ -46,46 +46,54 @@ class SilentClients:
         If the server waits for too many clients, the longest silent one of the address that has
         most of them is disconnected. So clients of other addresses always find a place.
         """
+        number = connection.fileno()
         with self._lock:
-            number = connection.fileno()
-            self._clients.pop(number, None)  # it was closed, and its number is used again
-            self._clients[number] = Client(connection, address, now())
-            waiting = self._waiting()
-            if len(waiting) > MAX_SILENT:
-                crowd = Counter(client.address for _, client in waiting).most_common(1)[0][0]
-                self._disconnect(next(one for _, one in waiting if one.address == crowd))
+            self._waiting.pop(number, None)  # it was closed, and its number is used again
+            self._busy.pop(number, None)
+            self._waiting[number] = Client(connection, address, now())
+            if len(self._waiting) > MAX_SILENT:  # the first look is fast, for a flood of clients
+                self._forget_closed()
+            if len(self._waiting) > MAX_SILENT:
+                addresses = Counter(client.address for client in self._waiting.values())
+                crowd = addresses.most_common(1)[0][0]
+                self._disconnect(
+                    next(n for n, client in self._waiting.items() if client.address == crowd)
+                )
 
-    def worked_for(self, number: int) -> None:
-        """The whole request of this client, a file descriptor, has arrived."""
+    def worked_for(self, number: int) -> bool:
+        """The whole request of this client, a file descriptor, has arrived.
+
+        Returns:
+            False if it was disconnected before.
+        """
         with self._lock:
-            if client := self._clients.get(number):
-                client.since = None
+            if client := self._waiting.pop(number, None):
+                self._busy[number] = client
+            return number in self._busy
 
     def waited_for(self, number: int) -> None:
         """This client, a file descriptor, has to read an answer, or to send another request."""
         with self._lock:
-            if client := self._clients.pop(number, None):
-                client.since = now()
-                self._clients[number] = client  # the last of those that are waited for
+            if client := self._busy.pop(number, None) or self._waiting.pop(number, None):
+                self._waiting[number] = client._replace(since=now())
 
     def disconnect_late(self) -> None:
         """Disconnect the clients that were waited for too long. Call this often."""
+        at = now()
         with self._lock:
-            for since, client in self._waiting():
-                if now() - since > SILENT_SECONDS:
-                    self._disconnect(client)
+            while (number := next(iter(self._waiting), None)) is not None:
+                if at - self._waiting[number].since <= SILENT_SECONDS:
+                    return
+                self._disconnect(number)
 
-    def _waiting(self) -> list[tuple[float, Client]]:
-        """The clients that the server waits for, and since when; the longest silent first."""
-        for number, client in list(self._clients.items()):
-            if client.connection.fileno() != number:  # the server has closed it
-                del self._clients[number]
-        return [
-            (client.since, client) for client in self._clients.values() if client.since is not None
-        ]
+    def _forget_closed(self) -> None:
+        for clients in (self._waiting, self._busy):
+            for number, client in list(clients.items()):
+                if client.connection.fileno() != number:  # the server has closed it
+                    del clients[number]
 
-    def _disconnect(self, client: Client) -> None:
-        del self._clients[client.connection.fileno()]
+    def _disconnect(self, number: int) -> None:
+        client = self._waiting.pop(number)
         with suppress(OSError):  # it has gone by itself
             client.connection.shutdown(SHUT_RDWR)  # whoever reads or writes ends, and closes it
 
@@ -120,11 +128,11 @@ class LimitedHandler(BaseHTTPRequestHandler):
     timeout = SILENT_SECONDS
 
     def parse_request(self) -> bool:
-        has_arrived = super().parse_request()
-        if has_arrived:
-            assert isinstance(self.server, LimitedServer)
-            self.server.clients.worked_for(self.connection.fileno())
-        return has_arrived
+        assert isinstance(self.server, LimitedServer)
+        if not super().parse_request():
+            return False
+        # The end of a connection looks like the end of a request.
+        return self.server.clients.worked_for(self.connection.fileno())
 
     def log_message(self, *_: object) -> None:
         pass

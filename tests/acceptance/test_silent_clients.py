@@ -227,11 +227,11 @@ def test_who_was_answered_is_waited_for_anew(
 ) -> None:
     at = 100.0
     monkeypatch.setattr(silent_clients, "now", lambda: at)
-    silent, _ = clients.connect("a")
+    silent, late = clients.connect("a")
     answered, number = clients.connect("a")
     busy, other = clients.connect("a")
-    clients.known.worked_for(number)
-    clients.known.worked_for(other)
+    assert clients.known.worked_for(number)
+    assert clients.known.worked_for(other)
     at += SILENT_SECONDS
     clients.known.waited_for(number)
     clients.known.disconnect_late()
@@ -239,6 +239,7 @@ def test_who_was_answered_is_waited_for_anew(
     at += 0.1
     clients.known.disconnect_late()
     assert (is_open(silent), is_open(answered), is_open(busy)) == (False, True, True)
+    assert not clients.known.worked_for(late)
     at += SILENT_SECONDS
     clients.known.disconnect_late()
     assert (is_open(answered), is_open(busy)) == (False, True)
