@@ -106,6 +106,7 @@ def test_the_programs_run(
     ):
         sql(EMPTIED)
         sql("delete from rowlease.load")
+        sql("delete from rowlease.stream")
         names |= {"clicks": clicks, "folder": str(tmp_path / str(len(program)))}
         if program is inbox:
             names["df"] = mails.selectExpr(
@@ -138,6 +139,7 @@ def test_the_commands_run(dsn: str, sql: Sql, mails: Any, repository: Path) -> N
 
 def test_the_queries_run(dsn: str, sql: Sql, mails: Any, repository: Path) -> None:
     pool, loads, discard, load = blocks(repository, "sql")
+    sql("select rowlease.begin_load('mail-2026-11-21', 'mail', 'a-driver')")
     for query in (pool, loads, discard):
         sql(query.replace("%", "%%"))
     begin, insert, promote = load.strip().split(";\n")
