@@ -287,7 +287,7 @@ class MssqlSession(SqlServerStore, Session):
         return OwnConnection(self.raw)
 
     @contextmanager
-    def _using(self, own: Any) -> Iterator[None]:
+    def _using(self, own: Any, limit: int = 0) -> Iterator[None]:
         try:
             yield
         except pyodbc().Error as error:
@@ -300,7 +300,7 @@ class MssqlSession(SqlServerStore, Session):
             self._raise(error)
         finally:
             if isinstance(own, OwnConnection):
-                own.cursor.close()  # what is left of its results would keep the connection busy
+                own.cursor(limit).close()  # what is left of its results would keep it busy
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
         return False  # a test's transaction may be open, and its connection is the only one

@@ -8,6 +8,7 @@ that matches a pattern. What no rule knows is answered with "done", a query with
 from __future__ import annotations
 
 import re
+import select
 import socket
 import threading
 from collections.abc import Sequence
@@ -61,7 +62,13 @@ class Cut(NamedTuple):
     """The connection ends in the middle of the answer."""
 
 
-Part = Rows | Failure | Cut
+class Late(NamedTuple):
+    """What comes next comes after this time, or never if the client asks to stop before."""
+
+    seconds: float
+
+
+Part = Rows | Failure | Cut | Late
 #: One part, or several in turn: result sets, and an error after them.
 Answer = Part | Sequence[Part]
 
@@ -292,6 +299,10 @@ class _Connection:
         between = tds.done_in_procedure if within or text.lower().startswith("exec") else _done_more
         status = 0
         for part in parts:
+            if isinstance(part, Late):
+                if self._is_told_to_stop(part.seconds):
+                    return answer + self._end(tds.ROLLBACK) + tds.done(tds.STOPPED)
+                continue
             if isinstance(part, Cut):
                 self._cut(answer)
                 return None
@@ -308,6 +319,13 @@ class _Connection:
                     self._client.sendall(tds.packets(answer + tds.done(status)))
                     return None
         return answer + bytes(end(status | (tds.IN_TRANSACTION if self._transaction else 0)))
+
+    def _is_told_to_stop(self, seconds: float) -> bool:
+        if not select.select([self._client], [], [], seconds)[0]:
+            return False
+        kind, _ = tds.read_message(self._client)
+        self._heard(kind)
+        return kind == Kind.ATTENTION
 
     def _cut(self, answer: bytes) -> None:
         whole = tds.packets(answer + tds.done())

@@ -19,6 +19,9 @@ LONG = {
     "discard_staged": timedelta(minutes=30),
     "promote": timedelta(hours=2),
 }
+#: On SQL Server, the longest time that a call waits for one lock of DDL or of somebody's open
+#: transaction.
+LOCK = timedelta(seconds=10)
 #: The deadline of one block of a COPY, or of one fetch of a cursor.
 BULK = timedelta(minutes=10)
 #: The time after which the server cancels a whole COPY or read.
@@ -48,3 +51,12 @@ def deadline_of(routine: str, call_timeout: timedelta) -> timedelta:
 def at_server(timeout: timedelta) -> timedelta:
     """The time after which the server cancels a call whose client waits for `timeout`."""
     return timeout * 0.95
+
+
+def lock_wait(seconds: float) -> timedelta:
+    """The time that a call with a deadline of so many seconds waits for one lock on SQL Server.
+
+    A wait that ends before the deadline is a conflict: nothing was done, and the call is repeated.
+    A call that the deadline ends may have taken effect.
+    """
+    return min(LOCK, timedelta(seconds=seconds) / 3)

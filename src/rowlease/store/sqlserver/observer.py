@@ -13,7 +13,6 @@ from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.driver_errors import OdbcError
 from rowlease.store.sqlserver.procedures import ProcedureCall
-from rowlease.store.sqlserver.store import LOCK_TIMEOUT
 
 DATABASE = "select cast({} as nvarchar(200)) from sys.databases where database_id = db_id()"
 SERVER = {
@@ -72,7 +71,6 @@ class SqlServerObserver(LockObserver):
     def transaction(self) -> Iterator[Any]:
         connection = connect(self._odbc)
         try:
-            connection.execute(LOCK_TIMEOUT)
             connection.autocommit = False
             yield connection
         finally:

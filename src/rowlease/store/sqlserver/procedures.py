@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rowlease.errors import InvalidRequest
+from rowlease.store.calls import to_milliseconds
 from rowlease.store.sqlserver.connection import pyodbc
 
 if TYPE_CHECKING:
@@ -34,10 +35,19 @@ class ProcedureCall:
                 self._sizes.append(_size(odbc, kind, value))
         self._text = f"exec rowlease.{name} {', '.join(places)}"
 
-    def rows(self, cursor: odbc.Cursor) -> list[tuple[Any, ...]]:
-        """The rows of the first result set. All sets are read, so that late errors are raised."""
+    def rows(
+        self, cursor: odbc.Cursor, lock_wait: timedelta | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of the first result set. All sets are read, so that late errors are raised.
+
+        Args:
+            lock_wait: how long the call waits for one lock; None means as the session does.
+        """
+        text = self._text
+        if lock_wait is not None:
+            text = f"set lock_timeout {to_milliseconds(lock_wait)}; {text}"
         cursor.setinputsizes(self._sizes or None)  # a cursor keeps the sizes of its last call
-        cursor.execute(self._text, self._values)
+        cursor.execute(text, self._values)
         return result(cursor)
 
 

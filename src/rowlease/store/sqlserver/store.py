@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from rowlease.errors import ConfigError, StoreError
+from rowlease.errors import ConfigError, StoreError, StoreTimeout
 from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
@@ -30,8 +30,8 @@ from rowlease.store.store import Store
 if TYPE_CHECKING:
     import pyodbc as odbc
 
-#: A call that waits 10 s for a lock (held by DDL or a caller's transaction) fails and is repeated.
-LOCK_TIMEOUT = "set lock_timeout 10000"
+#: The cursors that a connection keeps. Each has the limit that it was made with.
+MAX_CURSORS = 8
 #: The longest pauses before a call is repeated, in seconds. Up to half is taken off at random.
 PAUSES = (0.02, 0.1, 0.3, 1.0)
 #: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
@@ -53,16 +53,27 @@ class OwnConnection:
 
     Attributes:
         driver: the connection of pyodbc.
-        cursor: the cursor of all its calls. A cursor that is closed after a call costs a second
-            message, with which the driver drops the prepared statement.
     """
 
     place: Place | None = None
 
     def __init__(self, driver: odbc.Connection) -> None:
         self.driver = driver
-        self.cursor = driver.cursor()
+        self._cursors: dict[int, odbc.Cursor] = {}
         watch_forks(self)
+
+    def cursor(self, limit: int) -> odbc.Cursor:
+        """The cursor for calls that the driver cancels after this number of seconds.
+
+        pyodbc reads `timeout` only when it makes a cursor. A cursor that is closed after a call
+        costs a second message, with which the driver drops the prepared statement.
+        """
+        self.driver.timeout = limit
+        if limit not in self._cursors:
+            if len(self._cursors) == MAX_CURSORS:
+                self._cursors.pop(next(iter(self._cursors))).close()
+            self._cursors[limit] = self.driver.cursor()
+        return self._cursors[limit]
 
     def close(self) -> None:
         self.driver.close()
@@ -92,9 +103,7 @@ class SqlServerStore(Store):
         self.finished = self.room = SharedListener(lambda: self.listen([]), lambda: False)
 
     def _connect(self) -> OwnConnection:
-        connection = connect(self._odbc)
-        connection.execute(LOCK_TIMEOUT)
-        return OwnConnection(connection)
+        return OwnConnection(connect(self._odbc))
 
     def close(self) -> None:
         self._pool.close()
@@ -142,20 +151,21 @@ class SqlServerStore(Store):
     def _call_once(self, call: ProcedureCall, seconds: float) -> list[Any]:
         """Call once, in another thread.
 
-        Then this thread can stop waiting in time. The driver's own timeout takes three times as
-        long.
+        Then this thread can stop waiting in time. The driver, which counts in whole seconds,
+        cancels the call at the same time or within the next second. If the server does not answer
+        that, the driver takes three times as long.
         """
         ends = time.monotonic() + seconds
         own = self._take(seconds)
-        own.driver.timeout = max(1, math.ceil(seconds))  # the driver then cancels the call
+        limit = max(1, math.ceil(ends - time.monotonic()))
 
         def rows() -> list[Any]:
-            with self._using(own):
-                return call.rows(own.cursor)
+            with self._using(own, limit):
+                return call.rows(own.cursor(limit), deadlines.lock_wait(limit))
 
         try:
             return in_thread(rows, ends - time.monotonic())
-        except TimeoutError:
+        except (TimeoutError, StoreTimeout):
             self._pool.close_idle()  # they probably have the same fault
             raise timeout_error(seconds, self.where) from None
 
@@ -180,8 +190,12 @@ class SqlServerStore(Store):
             self._raise(error)
 
     @contextmanager
-    def _using(self, own: OwnConnection) -> Iterator[None]:
-        """Give the connection back after the block. Convert errors that the driver raises in it."""
+    def _using(self, own: OwnConnection, limit: int) -> Iterator[None]:
+        """Give the connection back after the block. Convert errors that the driver raises in it.
+
+        Args:
+            limit: the limit of the cursor that the block uses.
+        """
         is_sound = False
         try:
             yield
@@ -190,7 +204,7 @@ class SqlServerStore(Store):
             if not OdbcError.read(error).is_disconnect:
                 with suppress(pyodbc().Error):
                     # XACT_ABORT does this, unless the error precedes the procedure's first line.
-                    own.cursor.execute("if @@trancount > 0 rollback transaction")
+                    own.cursor(limit).execute("if @@trancount > 0 rollback transaction")
                     is_sound = True
             if not is_sound:
                 self._pool.close_idle()  # they probably have the same fault
