@@ -169,7 +169,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
         (s.enqueue_many("default", [REQUEST]), s.list_ready("default"))[1][0].kind
     ),
     "list_leases": lambda s: (leased(s), s.list_leases())[1][0].kind,
-    "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_line,
+    "list_dead_letters": lambda s: (dead(s), s.list_dead_letters())[1][0].error_pattern,
     "list_loads": lambda s: (loaded(s), s.list_loads())[1][0].load_id,
     "list_streams": lambda s: (streamed(s), s.list_streams())[1][0].batch_number,
     "forget_stream": lambda s: s.forget_stream(streamed(s)),

@@ -37,7 +37,7 @@ def test_leases_are_listed_those_that_end_first(store: Session, clock: Clock) ->
     assert len(store.list_leases(limit=1)) == 1
 
 
-def test_groups_of_dead_letters_are_listed_the_latest_first(store: Session, clock: Clock) -> None:
+def test_groups_of_dead_letters_are_listed_the_largest_first(store: Session, clock: Clock) -> None:
     store.put(3)
     one, two, three = store.claim(limit=3)
     store.fail([one], [Failure("disk full\n  at line 1", dead=True)])
@@ -45,12 +45,55 @@ def test_groups_of_dead_letters_are_listed_the_latest_first(store: Session, cloc
     clock.advance(seconds=1)
     store.fail([three], [Failure("no such file", dead=True)])
     found = store.list_dead_letters()
-    assert [(group.error_line, group.num_requests) for group in found] == [
-        ("no such file", 1),
+    assert [(group.error_pattern, group.num_requests) for group in found] == [
         ("disk full", 2),
+        ("no such file", 1),
     ]
-    assert found[1].last_request_id == two.request_id
+    assert found[0].last_request_id == two.request_id
     assert store.list_dead_letters(limit=1) == found[:1]
+
+
+ERRORS = {
+    "Connection to #.#.#.# refused": [
+        "Connection to 10.0.0.17 refused",
+        "Connection to 9.9.9.1018 refused\nline 2",
+        "Connection to #.#.#.# refused",
+    ],
+    "connection to #.#.#.# refused": ["connection to 10.0.0.17 refused"],
+    "#": ["1", "10", "0101", "2026"],
+    "#x#": ["1x1", "10x01"],
+    "##": ["7#"],
+    "": ["\n2"],
+    "#" + "y" * 199: ["9" * 30 + "y" * 199, "10" + "y" * 300],
+}
+
+
+def test_dead_letters_whose_errors_differ_in_digits_are_a_group_and_are_found_by_its_pattern(
+    store: Session,
+) -> None:
+    errors = [error for group in ERRORS.values() for error in group]
+    store.put(len(errors))
+    held = store.claim(limit=len(errors))
+    store.fail(held, [Failure(error, dead=True) for error in errors])
+    found = {group.error_pattern: group.num_requests for group in store.list_dead_letters()}
+    assert found == {pattern: len(group) for pattern, group in ERRORS.items()}
+    for pattern, group in ERRORS.items():
+        matching = store.find_requests(error_pattern=pattern, status="Failed")
+        assert sorted(one.last_error or "" for one in matching.requests) == sorted(group)
+
+
+def test_of_many_dead_letters_as_many_of_each_queue_are_grouped(store: Session) -> None:
+    for queue, count in {"default": 7000, "one": 2, "two": 2, "none": 0}.items():
+        store.configure_queue(queue)
+        store.fill(
+            count,
+            queue_name=f"'{queue}'",
+            status="'Failed'",
+            completion_time="rowlease.now()",
+            last_error="'no'",
+        )
+    found = {group.queue_name: group.num_requests for group in store.list_dead_letters()}
+    assert found == {"default": 6666, "one": 2, "two": 2}
 
 
 def test_loads_are_listed_the_newest_first(store: Session, clock: Clock) -> None:

@@ -146,7 +146,7 @@ def test_dead_letters_of_lost_leases_are_one_group(store: Session, clock: Clock)
         clock.advance(seconds=31)
         store.maintain()
     line = "too many crashes: the lease ran out; its worker was killed, stopped or cut off"
-    assert seen(store, "dead_letters", "error_line", "num_requests") == [(line, 2)]
+    assert seen(store, "dead_letters", "error_pattern", "num_requests") == [(line, 2)]
 
 
 def test_dead_letters_are_grouped_by_the_first_line_of_their_error(
@@ -159,7 +159,7 @@ def test_dead_letters_are_grouped_by_the_first_line_of_their_error(
     clock.advance(seconds=1)
     store.fail(held[1:2], [Failure("disk full\n  at line 2", dead=True)])
     store.fail(held[2:], [Failure("no such file", dead=True)])
-    columns = "error_line", "num_requests", "first_time", "last_time", "last_request_id"
+    columns = "error_pattern", "num_requests", "first_time", "last_time", "last_request_id"
     assert seen(store, "dead_letters", *columns, queue_name="default", kind="a") == [
         ("disk full", 2, begin, clock.now, held[1].request_id),
         ("no such file", 1, clock.now, clock.now, held[2].request_id),

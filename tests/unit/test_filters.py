@@ -30,6 +30,7 @@ def resize(image: str) -> None: ...
         ("status:Failed,pending", {"status": ("Failed", "Pending")}),
         ("error:Timeout", {"error": "Timeout"}),
         ('error:"no answer"', {"error": "no answer"}),
+        ('pattern:"in # s"', {"error_pattern": "in # s"}),
         (r'error:"a \"b\" \\ c"', {"error": r'a "b" \ c'}),
         ('error:"two\nlines"', {"error": "two\nlines"}),
         ("error:a:b=c>d,e", {"error": "a:b=c>d,e"}),

@@ -1,21 +1,21 @@
--- list_dead_letters: list the dead letters, grouped by the first line of their error, the latest first.
+-- list_dead_letters: list the dead letters, grouped by their error, the largest group first.
 -- params:   p_limit integer (how many groups)
--- returns:  queue_name text, kind text, error_line text, num_requests bigint,
+-- returns:  queue_name text, kind text, error_pattern text, num_requests bigint,
 --           first_time timestamptz (when the first of them failed for good),
 --           last_time timestamptz (when the last did), last_request_id bigint (one of them)
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the newest 2,000 of each queue.
+-- why:      it returns the rows of the view dead_letters, which reads the newest 20,000.
 create or replace function rowlease.list_dead_letters(p_limit integer default 100)
 returns table (
-  queue_name text, kind text, error_line text, num_requests bigint, first_time timestamptz,
+  queue_name text, kind text, error_pattern text, num_requests bigint, first_time timestamptz,
   last_time timestamptz, last_request_id bigint)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
 as $$
-  select d.queue_name::text, d.kind::text, d.error_line, d.num_requests, d.first_time, d.last_time,
+  select d.queue_name::text, d.kind::text, d.error_pattern, d.num_requests, d.first_time, d.last_time,
          d.last_request_id
     from rowlease.dead_letters d
-   order by d.last_time desc, d.last_request_id desc limit p_limit;
+   order by d.num_requests desc, d.last_request_id desc limit p_limit;
 $$;

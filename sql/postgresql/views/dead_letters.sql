@@ -1,19 +1,29 @@
--- dead_letters: a view of the dead letters, grouped by the first line of their error.
+-- dead_letters: a view of the dead letters, grouped by the first line of their error without digits.
 -- params:   none
--- returns:  queue_name, kind, error_line (the first line of last_error), num_requests (how many there
---           are), first_time (when the first of them failed for good), last_time (when the last did),
---           last_request_id (one of them: the one that was enqueued last)
+-- returns:  queue_name, kind, error_pattern (the first 200 characters of the first line of last_error,
+--           with # for each run of digits), num_requests (how many there are), first_time (when the
+--           first of them failed for good), last_time (when the last did), last_request_id (one of
+--           them: the one that was enqueued last)
 -- errors:   none
 -- locks:    none
--- why:      from each queue, it reads the newest 2,000, in the order of an index. This bounds its
---           cost, and also num_requests; depth_by_priority counts all.
+-- why:      it reads the newest 20,000, in the order of an index: an equal number of each queue that
+--           has any, but at least 100. This bounds its cost, and also num_requests;
+--           depth_by_priority counts all. find_ids has the same pattern: no role may call a helper
+--           of this view.
 create or replace view rowlease.dead_letters as
-select s.queue_name, f.kind, split_part(f.last_error, e'\n', 1) as error_line,
-       count(*) as num_requests, min(f.completion_time) as first_time,
-       max(f.completion_time) as last_time, max(f.request_id) as last_request_id
-  from rowlease.queue_settings s
- cross join lateral (
-   select q.request_id, q.kind, q.last_error, q.completion_time from rowlease.queue q
-    where q.queue_name = s.queue_name and q.status = 'Failed'
-    order by q.request_id desc limit 2000) f
- group by s.queue_name, f.kind, split_part(f.last_error, e'\n', 1);
+select f.queue_name, f.kind, f.error_pattern, count(*) as num_requests,
+       min(f.completion_time) as first_time, max(f.completion_time) as last_time,
+       max(f.request_id) as last_request_id
+  from (
+    select s.queue_name, l.kind, l.completion_time, l.request_id, left(regexp_replace(
+             split_part(l.last_error, e'\n', 1), '[0-9]+', '#', 'g'), 200) as error_pattern
+      from (
+        select s.queue_name, greatest(20000 / count(*) over (), 100) as look
+          from rowlease.queue_settings s
+         where exists (select 1 from rowlease.queue q
+                        where q.queue_name = s.queue_name and q.status = 'Failed')) s
+     cross join lateral (
+       select q.request_id, q.kind, q.last_error, q.completion_time from rowlease.queue q
+        where q.queue_name = s.queue_name and q.status = 'Failed'
+        order by q.request_id desc limit s.look) l) f
+ group by f.queue_name, f.kind, f.error_pattern;

@@ -1,19 +1,19 @@
--- list_dead_letters: list the dead letters, grouped by the first line of their error, the latest first.
+-- list_dead_letters: list the dead letters, grouped by their error, the largest group first.
 -- params:   p_limit int (how many groups)
--- returns:  queue_name text, kind text, error_line text, num_requests bigint,
+-- returns:  queue_name text, kind text, error_pattern text, num_requests bigint,
 --           first_time timestamptz (when the first of them failed for good),
 --           last_time timestamptz (when the last did), last_request_id bigint (one of them)
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the newest 2,000 of each queue.
+-- why:      it returns the rows of the view dead_letters, which reads the newest 20,000.
 create or alter procedure rowlease.list_dead_letters @p_limit int = 100
 as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
 select top (@p_limit)
-       d.QueueName as queue_name, d.Kind as kind, d.ErrorLine as error_line,
+       d.QueueName as queue_name, d.Kind as kind, d.ErrorPattern as error_pattern,
        d.NumRequests as num_requests, d.FirstTime as first_time, d.LastTime as last_time,
        d.LastRequestId as last_request_id
   from rowlease.DeadLetters as d
- order by d.LastTime desc, d.LastRequestId desc;
+ order by d.NumRequests desc, d.LastRequestId desc;

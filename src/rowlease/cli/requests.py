@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 REQUEST_COLUMNS = ("request", "queue", "kind", "status", "attempts", "enqueued", "error")
 NEXT_COLUMNS = ("place", "request_id", "kind", "priority", "due_time", "waiting_seconds")
 LEASE_COLUMNS = ("request_id", "queue_name", "kind", "locked_by", "locked_time", "left_seconds")
-ERROR_COLUMNS = ("num_requests", "queue_name", "kind", "last_time", "last_request_id", "error_line")
+ERROR_COLUMNS = (
+    "num_requests",
+    "queue_name",
+    "kind",
+    "last_time",
+    "last_request_id",
+    "error_pattern",
+)
 #: The maximum number of characters of an error in a line of the list.
 MAX_ERROR_CHARACTERS = 80
 #: The maximum number of calls for a list. Each call reads up to 10,000 requests of each table.
@@ -189,7 +196,7 @@ def list_running(limit: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def list_errors(limit: int, dsn: str | None, as_json: bool) -> None:
-    """List dead letters, grouped by their error."""
+    """List dead letters, grouped by their error without numbers, the largest group first."""
     from rowlease.client.database import connect
 
     with connect(dsn) as store:

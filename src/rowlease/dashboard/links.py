@@ -27,9 +27,9 @@ def worker(worker_id: str) -> str:
 
 
 def dead(group: DeadLetterGroup) -> str:
-    """The dead letters of a group with the same error."""
+    """The dead letters of a group."""
     return terms(
-        queue=group.queue_name, kind=group.kind, status="failed", error=group.error_line or None
+        queue=group.queue_name, kind=group.kind, status="failed", pattern=group.error_pattern
     )
 
 

@@ -30,6 +30,8 @@ SEARCH = 0.1
 FIRST_LOOK = 500
 #: The maximum number of rows of the other tables.
 ROWS = 100
+#: The maximum number of dead letters that are grouped. The view dead_letters has the same limit.
+DEAD = 20_000
 #: Seconds for which the findings of the whole database are kept.
 EXAMINED = 30.0
 
@@ -158,6 +160,7 @@ def dead_letters(view: View) -> dict[str, Any]:
     return {
         "groups": view.store.list_dead_letters(limit=ROWS),
         "total": latest.total("failed"),
+        "counted": DEAD,
         "most": ROWS,
     }
 

@@ -34,6 +34,8 @@ class Filter(TypedDict, total=False):
             several of these. Case does not matter.
         kind: the task, or its name.
         error: a part of the last error. Case does not matter.
+        error_pattern: the whole first line of the last error, with `#` for each run of digits, cut
+            to 200 characters: the error of a group of dead letters.
         dedup_key, group_key: the whole key.
         load_id: the id of the load with which the request was enqueued.
         worker: the worker that runs the request or has completed it: its whole id, or its host, or
@@ -50,6 +52,7 @@ class Filter(TypedDict, total=False):
     status: str | Sequence[str] | None
     kind: str | Task[..., Any] | None
     error: str | None
+    error_pattern: str | None
     dedup_key: str | None
     group_key: str | None
     load_id: str | None
@@ -67,7 +70,9 @@ WHOLE: TypeRule = (int, type(None)), "it must be a whole number"
 TIME: TypeRule = (datetime, type(None)), "it must be a datetime with a time zone"
 #: The type rules of all filters except `status`, `kind` and `ids`.
 RULES: dict[str, TypeRule] = {
-    **dict.fromkeys(("queue", "error", "dedup_key", "group_key", "load_id", "worker"), TEXT),
+    **dict.fromkeys(
+        ("queue", "error", "error_pattern", "dedup_key", "group_key", "load_id", "worker"), TEXT
+    ),
     **dict.fromkeys(("min_priority", "max_priority"), WHOLE),
     **dict.fromkeys(("min_age", "max_age"), DURATION),
     **dict.fromkeys(("since", "until"), TIME),

@@ -80,6 +80,7 @@ KEYS: dict[str, Meaning] = {
     "status": ({":": ("status",)}, partial(parse_list, parse_status)),
     "kind": ({":": ("kind",)}, check_storable),
     "error": ({":": ("error",)}, check_storable),
+    "pattern": ({":": ("error_pattern",)}, check_storable),
     "dedup": ({":": ("dedup_key",)}, check_storable),
     "group": ({":": ("group_key",)}, check_storable),
     "load": ({":": ("load_id",)}, check_storable),

@@ -72,19 +72,21 @@ class NextRequest(NamedTuple):
 
 
 class DeadLetterGroup(NamedTuple):
-    """Dead letters of a queue and a kind with the same first line of their error.
+    """Dead letters of a queue and a kind whose errors differ in digits alone.
 
     The fields have the column order of the routine `list_dead_letters`.
 
     Attributes:
-        num_requests: the number of them among the 10,000 newest dead letters.
+        error_pattern: the first line of their error, with `#` for each run of digits, cut to 200
+            characters. The key `pattern` of a filter takes it.
+        num_requests: the number of them among the 20,000 newest dead letters.
         first_time, last_time: the times at which the first and the last of them failed for good.
         last_request_id: the id of the newest of them.
     """
 
     queue_name: str
     kind: str
-    error_line: str | None
+    error_pattern: str
     num_requests: int
     first_time: datetime
     last_time: datetime

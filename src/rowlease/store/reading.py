@@ -116,7 +116,7 @@ class Reading(Calls):
         return self._values(Lease, "list_leases", p_limit=limit)
 
     def list_dead_letters(self, *, limit: int = 100) -> list[DeadLetterGroup]:
-        """The dead letters, grouped by the first line of their error, the latest group first."""
+        """The dead letters, grouped by their error without digits, the largest group first."""
         return self._values(DeadLetterGroup, "list_dead_letters", p_limit=limit)
 
     def list_loads(self, *, limit: int = 100) -> list[LoadState]:

@@ -187,18 +187,18 @@ def about(store: Store, request: Request) -> list[str]:
 
 
 def errors_page(store: Store, _view: View) -> Listing:
-    """The dead letters by the first line of their error."""
+    """The dead letters by their error."""
     rows = [
         row(
             one.num_requests,
             one.queue_name,
             one.kind,
             at(one.last_time),
-            one.error_line,
+            one.error_pattern,
             opens=View(
                 "requests",
-                filter=f"queue:{quote(one.queue_name)} kind:{quote(one.kind)} status:failed"
-                + (f" error:{quote(one.error_line)}" if one.error_line else ""),
+                filter=f"queue:{quote(one.queue_name)} kind:{quote(one.kind)} status:failed "
+                f"pattern:{quote(one.error_pattern)}",
             ),
         )
         for one in store.list_dead_letters(limit=MOST)

@@ -9,9 +9,9 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_keys   text[] := array['queue', 'status', 'kind', 'error', 'dedup_key', 'group_key', 'load_id',
-                           'worker', 'ids', 'min_priority', 'max_priority', 'min_age_ms',
-                           'max_age_ms', 'since', 'until'];
+  v_keys   text[] := array['queue', 'status', 'kind', 'error', 'error_pattern', 'dedup_key',
+                           'group_key', 'load_id', 'worker', 'ids', 'min_priority', 'max_priority',
+                           'min_age_ms', 'max_age_ms', 'since', 'until'];
   v_key    text;
   v_filter record;
 begin

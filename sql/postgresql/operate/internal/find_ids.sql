@@ -36,9 +36,9 @@ declare
   v_from   bigint;
 begin
   select * into v_f from jsonb_to_record(p_filter) as f(
-    queue text, status text[], kind text, error text, dedup_key text, group_key text, load_id text,
-    worker text, ids bigint[], min_priority integer, max_priority integer, min_age_ms bigint,
-    max_age_ms bigint, since timestamptz, until timestamptz);
+    queue text, status text[], kind text, error text, error_pattern text, dedup_key text,
+    group_key text, load_id text, worker text, ids bigint[], min_priority integer,
+    max_priority integer, min_age_ms bigint, max_age_ms bigint, since timestamptz, until timestamptz);
   v_dead := not v_named and coalesce(v_f.status <@ '{Failed}', false);
   v_runs := not v_named and coalesce(v_f.status <@ '{Processing}', false)
             and (select coalesce(sum(d.processing), 0) from rowlease.queue_depth d
@@ -108,6 +108,8 @@ begin
        and (v_f.status is null or r.status = any(v_f.status))
        and (v_f.kind is null or r.kind = v_f.kind)
        and (v_f.error is null or position(lower(v_f.error) in lower(r.last_error)) > 0)
+       and (v_f.error_pattern is null or v_f.error_pattern = left(regexp_replace(
+             split_part(r.last_error, e'\n', 1), '[0-9]+', '#', 'g'), 200))
        and (v_f.dedup_key is null or r.dedup_key = v_f.dedup_key)
        and (v_f.group_key is null or r.group_key = v_f.group_key)
        and (v_f.load_id is null or r.load_id = v_f.load_id)

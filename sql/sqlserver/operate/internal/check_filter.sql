@@ -9,7 +9,7 @@ as
 set nocount on;
 set xact_abort on;
 declare @says nvarchar(2048), @key nvarchar(4000);
-declare @keys nvarchar(400) = N'queue, status, kind, error, dedup_key, group_key, load_id, worker, ids, min_priority, max_priority, min_age_ms, max_age_ms, since, until';
+declare @keys nvarchar(400) = N'queue, status, kind, error, error_pattern, dedup_key, group_key, load_id, worker, ids, min_priority, max_priority, min_age_ms, max_age_ms, since, until';
 select top (1) @key = j.[key] from openjson(@p_filter) as j
  where charindex(concat(N', ', j.[key], N','), concat(N', ', @keys, N',')) = 0;
 if @key is not null
