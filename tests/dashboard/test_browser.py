@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 
 from rowlease.dashboard import Dashboard
+from rowlease.model import Failure, NewRequest
 from rowlease.store import Store, open_store
 from tests import machine
 from tests.conftest import in_database, scratch_database
@@ -115,6 +116,60 @@ def test_axe_finds_nothing_and_no_page_is_wider_than_a_phone(
             wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
             assert not wide, path
     assert found == []
+
+
+#: The longest names without a blank: of a queue, a load or a batch, and of others.
+SHORT, LONG = "n" * 100, "x" * 200
+
+
+def name_at_length(store: Store) -> int:
+    """Fill every table of the pages with names of the greatest length; a request's id."""
+    worker = f"{LONG[:190]}:7:ab"
+    store.configure_queue(SHORT)
+    given = {"kind": LONG, "group_key": LONG, "dedup_key": LONG * 2}
+    news = [NewRequest(payload="{}", **given)]  # type: ignore[arg-type]
+    store.enqueue_many(SHORT, news, batch_id=SHORT)
+    (held,) = store.dequeue(worker, [SHORT], 1).requests
+    store.fail([held], [Failure(LONG * 2, None, True, LONG, LONG * 4)])
+    store.enqueue_many(SHORT, [NewRequest(kind=LONG, payload=f'{{"{LONG}": "{LONG}"}}')] * 2)
+    store.dequeue(worker, [SHORT], 1)
+    store.worker_heartbeat(
+        worker, host=LONG[:190], pid=7, version="1", queues=[SHORT], slots=8, busy=2
+    )
+    store.put_schedule(LONG, "0 3 * * *", LONG, queue=SHORT, actor=LONG)
+    store.begin_load(SHORT, SHORT, worker)
+    return held.request_id
+
+
+@pytest.mark.parametrize("width", [360, 800, 1400])
+def test_long_names_wrap_at_every_width(
+    width: int, chromium: Any, server_dsn: str, template: str
+) -> None:
+    with scratch_database(server_dsn, template) as name:
+        dsn = in_database(server_dsn, name)
+        with closing(open_store(dsn)) as store:
+            number = name_at_length(store)
+        with (
+            closing(Dashboard(dsn, local_role="operator")) as made,
+            serving(made) as url,
+            tab(chromium, viewport={"width": width, "height": 900}) as page,
+        ):
+            for path in [*PATHS, f"/queue?name={SHORT}", f"/requests/{number}"]:
+                page.goto(url + path)
+                assert page.evaluate(WIDE) == [], path
+
+
+#: What does not fit: the page, a cell beside its table, and on a screen a whole table.
+WIDE = """
+() => [...document.querySelectorAll("html, .scroll, th, td, dd, p, h1, h2, li, pre")]
+  .filter(one => {
+    if (one.matches("html")) return one.scrollWidth > innerWidth;
+    if (one.matches(".scroll")) return innerWidth >= 1400 && one.scrollWidth > one.clientWidth;
+    const room = one.closest(".scroll") ?? document.querySelector("main");
+    return one.getBoundingClientRect().width > room.clientWidth;
+  })
+  .map(one => `${one.tagName} ${one.className}: ${one.textContent.trim().slice(0, 30)}`)
+"""
 
 
 def test_no_policy_is_violated_and_hostile_text_is_not_run(chromium: Any, site: str) -> None:
