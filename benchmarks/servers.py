@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.peers import cache
-from rowlease.embedded import embedded
+from rowlease.embedded import embedded, over_tcp
 from rowlease.embedded.binaries import WHEEL, WHEEL_FOLDER
 from rowlease.store import migrate
 from rowlease.store.postgresql.scratch import scratch_database
@@ -61,7 +61,8 @@ def server(dsn: str | None) -> Iterator[str]:
         place = dsn
         if place is None:
             own = stack.enter_context(embedded(cache.home() / "server", settings=OWN_SETTINGS))
-            place = own.partition("?")[0]  # drivers of other queues do not know require_auth
+            # Some drivers of other queues know neither sockets nor require_auth.
+            place = over_tcp(own).partition("?")[0]
         print(described(place))
         yield place
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from rowlease.embedded import embedded
+from rowlease.embedded import embedded, over_tcp
 from rowlease.embedded.keeper import Postmaster
 from rowlease.testing.plugin import UNSAFE_BUT_FAST
 
@@ -35,7 +35,8 @@ def embedded_server() -> Iterator[str]:
     home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{getpid()}-", dir=parent))
     try:
         with embedded(home, settings=UNSAFE_BUT_FAST) as dsn:
-            yield dsn.partition("?")[0]  # not every driver knows require_auth
+            # Proxies of tests and some drivers need TCP, and not every driver knows require_auth.
+            yield over_tcp(dsn).partition("?")[0]
     finally:
         deadline = time.monotonic() + PATIENCE
         while is_running(home) and time.monotonic() < deadline:

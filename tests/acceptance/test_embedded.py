@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import platform
 import re
 import select
 import shutil
@@ -17,6 +16,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,9 +28,9 @@ import psycopg
 import pytest
 
 import rowlease.embedded.binaries
-from rowlease.embedded import embedded
+from rowlease.embedded import embedded, over_tcp, root
 from rowlease.embedded.binaries import WHEEL_FOLDER
-from rowlease.embedded.keeper import FileLock
+from rowlease.embedded.keeper import FileLock, Order
 from rowlease.errors import ConfigError, StoreError, StoreUnavailable
 from rowlease.store import migrate, open_store
 from tests.commands import in_process
@@ -120,7 +120,7 @@ def is_free(lock_file: Path) -> bool:
 
 def has_stopped(home: Path) -> bool:
     locks = [home / name for name in ("server.lock", "keeper.lock")]
-    return all(is_free(lock) for lock in locks if lock.exists())
+    return all(is_free(lock) for lock in locks if lock.is_file())
 
 
 def command(pid: int) -> str:
@@ -137,7 +137,8 @@ def is_running(pid: int) -> bool:
 
 def postmaster(home: Path) -> int:
     pid = int((home / DATA / "postmaster.pid").read_text().split()[0])
-    assert f"postgres -D {home / DATA}" in command(pid)
+    assert "postgres -D" in command(pid)
+    assert f" -c rowlease.home={home}" in command(pid)
     return pid
 
 
@@ -199,6 +200,14 @@ def new_home(tmp_path: Path) -> Iterator[Path]:
         yield home
 
 
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that every user can reach, which `tmp_path` is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
 def stopped_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("embedded") / "home"
@@ -216,9 +225,10 @@ def home(new_home: Path, stopped_home: Path) -> Path:
 def test_the_first_start_makes_a_server_that_answers(new_home: Path) -> None:
     with embedded(new_home) as dsn:
         assert dsn.startswith("postgresql://rowlease:")
-        assert "@127.0.0.1:" in dsn
-        assert dsn.endswith("/rowlease?require_auth=scram-sha-256")
-        assert answer(dsn) == 1
+        assert f"@/rowlease?host={new_home}/socket&port=" in dsn
+        assert dsn.endswith("&require_auth=scram-sha-256")
+        assert answer(dsn, "select inet_client_addr()") is None
+        assert answer(over_tcp(dsn), "select host(inet_client_addr())") == "127.0.0.1"
         assert answer(dsn, "show fsync") == "on"
         assert answer(dsn, "show synchronous_commit") == "on"
         assert answer(dsn, "show data_checksums") == "on"
@@ -236,7 +246,7 @@ def test_the_password_is_in_a_private_file_and_on_no_command_line(new_home: Path
         assert password in dsn
         assert stat.S_IMODE((new_home / "password").stat().st_mode) == 0o600
         assert stat.S_IMODE(new_home.stat().st_mode) == 0o700
-        assert any(str(new_home / DATA) in line for line in seen)
+        assert any(f"rowlease.home={new_home}" in line for line in seen)
         assert not [line for line in seen if password in line]
         assert password not in (new_home / "server.log").read_text()
         with pytest.raises(psycopg.OperationalError, match="password"):
@@ -347,7 +357,7 @@ def test_a_stale_postmaster_pid_is_not_believed(home: Path) -> None:
         lines = [str(os.getpid()), str(home / DATA), "0", str(port), "", "127.0.0.1", "0", "ready"]
         (home / DATA / "postmaster.pid").write_text("\n".join(lines) + "\n")
         with embedded(home, settings=FAST) as dsn:
-            assert f":{port}/" not in dsn
+            assert f"port={port}&" not in dsn
             assert answers(dsn)
 
 
@@ -357,10 +367,11 @@ def test_a_copied_home_does_not_reach_the_server_it_was_copied_from(
     with embedded(home, settings=FAST) as original, stopped_in_the_end(tmp_path / "copy") as copy:
         with psycopg.connect(original, autocommit=True) as connection:
             connection.execute("checkpoint")
-        shutil.copytree(home, copy, symlinks=True)
+        shutil.copytree(home, copy, symlinks=True, ignore=lambda *_: ["socket"])
         with embedded(copy, settings=FAST) as dsn:
             assert dsn != original
-            assert answer(dsn, "show data_directory") == str(copy / DATA)
+            assert answer(dsn, "show rowlease.home") == str(copy)
+            assert postmaster(copy) != postmaster(home)
 
 
 def test_starting_at_once_makes_one_server(new_home: Path) -> None:
@@ -388,7 +399,8 @@ def test_a_port_in_use_is_named_and_nothing_is_made(
 def test_a_port_can_be_chosen_and_then_everybody_gets_it(home: Path) -> None:
     port = free_port()
     with embedded(home, settings=FAST, port=port) as dsn:
-        assert f"@127.0.0.1:{port}/" in dsn
+        assert f"&port={port}&" in dsn
+        assert f"@127.0.0.1:{port}/" in over_tcp(dsn)
         with embedded(home) as same, embedded(home, port=port) as again:
             assert same == again == dsn
         with pytest.raises(ConfigError, match=f"already runs on port {port}"):
@@ -431,7 +443,8 @@ def asks_for_the_password(server: socket.socket, heard: list[bytes]) -> None:
 
 
 def test_a_program_that_takes_the_port_of_a_stopped_server_gets_no_password(home: Path) -> None:
-    with stopped_in_the_end(home), embedded(home, settings=FAST) as dsn:
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as socket_dsn:
+        dsn = over_tcp(socket_dsn)
         assert answers(dsn)
     heard: list[bytes] = []
     port = int((home / "port").read_text())
@@ -451,26 +464,167 @@ def test_a_program_that_takes_the_port_of_a_stopped_server_gets_no_password(home
     assert not any(heard)
 
 
-def test_a_home_in_which_others_may_write_is_refused(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    for mode in (0o777, 0o1777, 0o770):
-        home.chmod(mode)
-        with pytest.raises(
-            ConfigError, match="may be written to by other users; set ROWLEASE_HOME"
-        ):
-            embedded(home).__enter__()
-    assert not list(home.iterdir())
+def test_a_program_that_takes_the_port_is_never_between_a_client_and_the_server(home: Path) -> None:
+    """The password alone does not help: both ends would prove to each other that they have it."""
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as kept:
+        assert answers(kept)
+    with (
+        socket.create_server(("127.0.0.1", int((home / "port").read_text()))) as taker,
+        embedded(home, settings=FAST) as dsn,
+    ):
+        assert answers(dsn)
+        assert not answers(kept)
+        assert select.select([taker], [], [], 0)[0] == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
-def test_the_home_of_another_user_is_refused(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir(mode=0o700)
-    os.chown(home, 65534, 65534)
-    with pytest.raises(ConfigError, match="belongs to user 65534, not to user 0; set"):
+def test_a_home_whose_socket_no_client_could_name_is_used_over_tcp(tmp_path: Path) -> None:
+    assert Order("/" + "h" * 84, "", 18, 0, {}).socket(65535) is not None
+    assert Order("/" + "h" * 85, "", 18, 0, {}).socket(65535) is None
+    assert Order("/a,b", "", 18, 0, {}).socket(1) is None
+    home = tmp_path / ("h" * 100)
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as dsn:
+        assert "@127.0.0.1:" in dsn
+        assert answers(dsn)
+
+
+def test_a_home_may_have_any_name(reachable: Path) -> None:
+    home = reachable / 'a b%20&host=é@:#?"\n'
+    with stopped_in_the_end(home), embedded(home, settings=FAST) as dsn:
+        assert answer(dsn, "select inet_client_addr()") is None
+        assert answer(dsn, "show rowlease.home") == str(home)
+        assert answers(over_tcp(dsn))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:p@h/d?require_auth=scram-sha-256",
+        "postgresql://u:p@/d?host=/run/postgresql&port=5432",
+        "postgresql://u:p@/d?host=/nowhere/socket&port=5432",
+        "postgresql://u@[::1/d",
+        "mssql://u:p@h/d?Driver=x",
+        "host=h",
+    ],
+)
+def test_a_dsn_of_another_server_stays_as_it_is(dsn: str) -> None:
+    assert over_tcp(dsn) == dsn
+
+
+def test_the_server_has_no_secret_of_the_environment(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "s3cret")
+    with embedded(home, settings=FAST) as dsn, psycopg.connect(dsn) as connection:
+        connection.execute("create temp table seen (line text)")
+        connection.execute("copy seen from program 'env'")
+        seen = {line.partition("=")[0] for (line,) in connection.execute("select line from seen")}
+    assert "PATH" in seen
+    assert "SOME_TOKEN" not in seen
+
+
+STRANGER = 65534
+is_root = os.geteuid() == 0
+
+
+def replace(place: Path, make: Callable[[Path], object]) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+    make(place)
+
+
+#: How somebody may prepare a home that the server has used, or its folder, and what is then said.
+#: `precious` is a file of the user, whose content nothing may change.
+PREPARED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "everybody may write": (lambda home, _: home.chmod(0o777), "may be written to by other"),
+    "everybody may add": (lambda home, _: home.chmod(0o1777), "may be written to by other"),
+    "a group may write": (lambda home, _: home.chmod(0o770), "may be written to by other"),
+    "everybody may replace it": (lambda home, _: home.parent.chmod(0o777), "could replace"),
+    "a file": (lambda home, _: replace(home, Path.touch), "cannot be used: File exists"),
+    "a link to nothing": (
+        lambda home, _: replace(home, lambda it: it.symlink_to("/nowhere/at/all")),
+        "cannot be used: File exists",
+    ),
+    **{
+        f"{name} is {what}": (
+            lambda home, precious, name=name, make=make: replace(  # type: ignore[misc]
+                home / name, lambda it: make(it, precious)
+            ),
+            "is not a plain file or folder of rowlease",
+        )
+        for what, make in {
+            "a link": lambda it, precious: it.symlink_to(precious),
+            "a hard link": lambda it, precious: it.hardlink_to(precious),
+            "a pipe": lambda it, _: os.mkfifo(it),
+            "a folder": lambda it, _: it.mkdir(),
+        }.items()
+        for name in ("password", "port", "server.log", "keeper.lock", "users.lock", "server.lock")
+    },
+    **{
+        f"{name} is a link": (
+            lambda home, precious, name=name: replace(  # type: ignore[misc]
+                home / name, lambda it: it.symlink_to(precious.parent)
+            ),
+            "is not a plain file or folder of rowlease",
+        )
+        for name in (DATA, f"{DATA}.unfinished", "socket", "password.unfinished", "server.log.1")
+    },
+}
+
+def link_of_another_user(home: Path) -> None:
+    home.symlink_to(home.rename(home.with_name("real")))
+    os.chown(home, 1234, 1234, follow_symlinks=False)
+
+
+#: What only root can do.
+GIVEN_AWAY: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "another user's": (lambda home, _: os.chown(home, STRANGER, STRANGER), "belongs to user 65534"),
+    "another user's link": (
+        lambda home, _: link_of_another_user(home),
+        "is a link that user 1234 has made",
+    ),
+    **{
+        f"{name} is another user's": (
+            lambda home, _, name=name: os.chown(home / name, 1234, 1234),  # type: ignore[misc]
+            "belongs to user 1234",
+        )
+        for name in ("password", "port", "server.log", "keeper.lock", "users.lock", DATA, "socket")
+    },
+}
+
+
+@pytest.mark.parametrize("name", [*PREPARED, *(GIVEN_AWAY if is_root else ())])
+def test_a_prepared_home_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
+    prepare, says = (PREPARED | GIVEN_AWAY)[name]
+    home, precious = tmp_path / "above" / "home", tmp_path / "precious" / "file"
+    for folder in (home, home / DATA, home / "socket", precious.parent):
+        folder.mkdir(mode=0o700, parents=True)
+    for each in ("password", "port", "server.log", "keeper.lock", "users.lock", "server.lock"):
+        (home / each).touch(mode=0o600)
+    precious.write_text("precious")
+    prepare(home, precious)
+    with pytest.raises(ConfigError, match=says) as raised:
         embedded(home).__enter__()
-    assert not list(home.iterdir())
+    assert "set ROWLEASE_HOME" in str(raised.value)
+    assert precious.read_text() == "precious"
+    assert [each.name for each in precious.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read"),
+        ("precious", "was not written by rowlease"),
+        ("0" * 48, "is not that of the server"),
+    ],
+)
+def test_without_the_servers_password_the_start_ends_at_once(
+    content: str | None, says: str, home: Path
+) -> None:
+    replace(home / "password", lambda it: it.write_text(content) if content else None)
+    with pytest.raises(ConfigError, match=f"{says}.*; without it, .*restore the file"):
+        embedded(home, settings=FAST).__enter__()
 
 
 def test_a_start_is_announced_once(new_home: Path) -> None:
@@ -505,7 +659,8 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
     assert rowlease("psql", "-Xc", "nonsense").returncode == 1
     found = rowlease("url")
     assert re.fullmatch(
-        r"postgresql://rowlease:\w+@127.0.0.1:\d+/rowlease\?require_auth=scram-sha-256\n",
+        rf"postgresql://rowlease:\w+@/rowlease\?host={home}/socket&port=\d+"
+        r"&require_auth=scram-sha-256\n",
         found.stdout,
     )
     assert found.stderr.endswith(
@@ -567,12 +722,12 @@ def test_a_task_does_not_see_a_dsn_from_elsewhere(place: str, dsn: str, tmp_path
 
 
 def test_a_crash_within_initdb_leaves_nothing_that_is_taken_for_a_cluster(
-    new_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_home: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wheel
     assert wheel.submodule_search_locations
     real = Path(wheel.submodule_search_locations[0], WHEEL_FOLDER, "bin")
-    binaries = tmp_path / "bin"
+    binaries = reachable / "bin"
     binaries.mkdir()
     killed = 'while [ "$1" != -D ]; do shift; done; mkdir -p "$2"; echo 18 > "$2/PG_VERSION"\n'
     for name, script in {
@@ -622,31 +777,96 @@ def test_wrong_settings_are_refused_before_anything_runs(
         embedded(new_home).__enter__()
 
 
-UNSHARE = {"x86_64": 272, "aarch64": 97}.get(platform.machine())
+only_root = pytest.mark.skipif(not is_root, reason="only root becomes another user")
 
-#: What Docker does by default: unshare() answers EPERM, here by a seccomp filter.
-FORBID_NAMESPACES = f"""
-import ctypes, struct
-load_number, equal, give_back = 0x20, 0x15, 0x06  # <linux/bpf_common.h>
-steps = [(load_number, 0, 0, 0), (equal, 0, 1, {UNSHARE}),
-         (give_back, 0, 0, 0x00050001), (give_back, 0, 0, 0x7FFF0000)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code))
+
+@only_root
+def test_the_server_of_root_has_no_rights(home: Path, tmp_path: Path) -> None:
+    user = root.server_users()[0]
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    with embedded(home, settings=FAST) as dsn:
+        status = Path(f"/proc/{postmaster(home)}/status").read_text()
+        assert re.search(rf"Uid:\t{user.pw_uid}\t{user.pw_uid}\t{user.pw_uid}\t", status)
+        assert re.search(rf"Gid:\t{user.pw_gid}\t{user.pw_gid}\t{user.pw_gid}\t", status)
+        assert re.search(r"Groups:\s*\n", status)
+        assert len(re.findall(r"Cap(?:Inh|Prm|Eff|Amb):\t0+\n", status)) == 4
+        for path in (secret, home / "password", "../password", "/etc/shadow"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                answer(dsn, f"select pg_read_file('{path}')")
+        with pytest.raises(psycopg.Error, match="failed"):
+            answer(dsn, f"copy (select 1) to program 'cat > {secret}'")
+    assert secret.read_text() == "secret"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert home.stat().st_uid == 0
+    assert stat.S_IMODE((home / "socket").stat().st_mode) == 0o700
+
+
+#: A container that has the user root alone, as Podman without subordinate users makes it.
+ROOT_ALONE = """
+import ctypes, pathlib
+assert ctypes.CDLL(None).unshare(0x10000000) == 0  # CLONE_NEWUSER
+pathlib.Path("/proc/self/setgroups").write_text("deny")
+for name in ("uid", "gid"):
+    pathlib.Path(f"/proc/self/{name}_map").write_text("0 0 1")
+"""
+#: A container in which root has no capabilities, as with `--cap-drop ALL`.
+NO_CAPABILITIES = """
+import ctypes
 libc = ctypes.CDLL(None)
-libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
-assert libc.prctl(22, 2, program, 0, 0) == 0  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+for number in range(64):
+    libc.prctl(24, number, 0, 0, 0)  # PR_CAPBSET_DROP
+header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3
+assert libc.capset(header, (ctypes.c_uint32 * 6)()) == 0
 """
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or os.geteuid() != 0 or UNSHARE is None,
-    reason="only root on Linux has two ways not to be root",
-)
-def test_root_without_user_namespaces_runs_the_server_as_nobody(home: Path) -> None:
-    with User(home, before=FORBID_NAMESPACES) as user:
+@only_root
+def test_root_runs_the_server_where_there_is_no_other_user(home: Path) -> None:
+    with User(home, before=ROOT_ALONE) as user:
         write_a_row(user.dsn())
-        assert Path(f"/proc/{postmaster(home)}").owner() == "nobody"
+        assert Path(f"/proc/{postmaster(home)}").owner() == "root"
         user.leave()
     wait_until(lambda: has_stopped(home))
     with embedded(home, settings=FAST) as dsn:
         assert answer(dsn, "select value from kept") == 42
+        assert Path(f"/proc/{postmaster(home)}").owner() == root.server_users()[0].pw_name
+
+
+@only_root
+def test_root_without_capabilities_is_told_what_to_do(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with User(home, before=NO_CAPABILITIES) as user:
+        assert user.printed() == []
+    assert "; start the program as another user" in capfd.readouterr().err
+
+
+@only_root
+def test_binaries_that_the_servers_user_cannot_reach_are_copied(
+    tmp_path: Path, reachable: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = root.server_users()[0]
+    assert wheel
+    assert wheel.submodule_search_locations
+    package = Path(wheel.submodule_search_locations[0])
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for part in (package / WHEEL_FOLDER, package.with_name(f"{package.name}.libs")):
+        shutil.copytree(part, closed / part.relative_to(package.parent), symlinks=True)
+    binaries = closed / package.name / WHEEL_FOLDER / "bin"
+    monkeypatch.setattr(root, "COPIES", reachable / "rowlease")
+    assert not root.can_execute(binaries / "postgres", user)
+    for _ in range(2):
+        copy = root.copied(binaries, user)
+        assert root.can_execute(copy / "postgres", user)
+        for program in ("postgres", "initdb"):
+            said = subprocess.check_output([copy / program, "--version"], user=user.pw_uid)
+            assert b"PostgreSQL" in said
+    assert len(list(root.COPIES.iterdir())) == 1
+    root.COPIES.chmod(0o777)
+    with pytest.raises(SystemExit, match="others than root may write"):
+        root.copied(binaries, user)
+    shutil.rmtree(closed / f"{package.name}.libs")
+    with pytest.raises(SystemExit, match=f"{user.pw_name} cannot execute .*; set ROWLEASE_PG_BIN"):
+        root.copied(binaries, user)

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rowlease.embedded import embedded
+from rowlease.embedded import embedded, over_tcp
 from rowlease.model import Begun, Failure, NewRequest
 from rowlease.store import Store, migrate, open_store
 from rowlease.testing.plugin import UNSAFE_BUT_FAST
@@ -95,7 +95,10 @@ def test_ids_go_on_after_an_upgrade_by_replication(
             with psycopg.connect(new, autocommit=True) as subscriber:
                 for table in ("alembic_version", "schema_info", "queue_settings", "gate"):
                     subscriber.execute(f"delete from rowlease.{table}")
-                subscriber.execute(f"create subscription s connection '{old}' publication p")
+                # The server of root runs as another user, who cannot reach the other's socket.
+                subscriber.execute(
+                    f"create subscription s connection '{over_tcp(old)}' publication p"
+                )
                 waiting = "select count(*) from pg_subscription_rel where srsubstate <> 'r'"
                 deadline = time.monotonic() + 60
                 while subscriber.execute(waiting).fetchone() != (0,):

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,8 +13,9 @@ from pathlib import Path
 import psycopg
 import sqlalchemy as sa
 
-from rowlease.embedded import embedded
-from rowlease.embedded import root as embedded_root
+from rowlease.embedded import embedded, over_tcp, root
+from rowlease.embedded.binaries import server_binaries
+from rowlease.embedded.keeper import Order, for_server
 from rowlease.store import migrate
 from rowlease.testing.plugin import UNSAFE_BUT_FAST
 from tests.conftest import free_port
@@ -43,14 +43,11 @@ class Seed:
     """
 
     def __init__(self, home: Path) -> None:
-        with embedded(home, settings=UNSAFE_BUT_FAST) as self.dsn:
+        with embedded(home, settings=UNSAFE_BUT_FAST) as dsn:
+            self.dsn = over_tcp(dsn)
             migrate(self.dsn)
-            with psycopg.connect(self.dsn) as connection:
-                ((data, config),) = connection.execute(
-                    "select current_setting('data_directory'), setting"
-                    "  from pg_config where name = 'BINDIR'"
-                ).fetchall()
-        self.data, self.binaries = Path(data), Path(config)
+        (self.data,) = home.glob("postgresql-*")
+        self.binaries, _ = server_binaries()
         until("the seed's server ends", lambda: not (self.data / "postmaster.pid").exists())
 
 
@@ -80,16 +77,23 @@ class Server:
             settings["primary_conninfo"] = follows.dsn
         with (data / "postgresql.auto.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
-        command: list[str | Path] = [seed.binaries / "postgres", "-D", data]
-        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            become_nobody = [sys.executable, "-I", "-S", embedded_root.__file__]
-            command = [*become_nobody, home, data, seed.binaries, *command]
-        self._home, self._command = home, command
+        self._home, self._data, self._program = home, data, seed.binaries / "postgres"
+        # PostgreSQL refuses to run as root.
+        user = root.server_users()[0] if os.geteuid() == 0 else None
+        if user:
+            root.give(home, data, user.pw_uid, user.pw_gid)
+        numbers = (user.pw_uid, user.pw_gid) if user else None
+        self._order = Order(str(home), "", 0, self.port, {}, numbers)
         self.start()
 
     def start(self) -> None:
-        with (self._home / "log").open("ab") as log:
-            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, cwd="/")
+        with (
+            (self._home / "log").open("ab") as log,
+            for_server(self._order, self._data) as ((data,), as_user),
+        ):
+            self.process = subprocess.Popen(
+                [self._program, "-D", data], stdout=log, stderr=log, cwd="/", **as_user
+            )
         until(f"the server of {self._home} answers", self.answers)
 
     def crash(self) -> None:

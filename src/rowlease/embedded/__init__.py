@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
-import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import platformdirs
 
 from rowlease.embedded import keeper
 from rowlease.embedded.binaries import server_binaries
+from rowlease.embedded.home import check_home
 from rowlease.embedded.keeper import POLL_INTERVAL, FileLock, Order, Postmaster
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.store.postgresql.databases import make_database
@@ -36,6 +38,8 @@ START_ATTEMPTS = 3
 #: The size of the log in bytes from which a new log is begun. Only failing statements make a log
 #: large.
 LOG_LIMIT = 10 * 2**20
+#: The environment variables that the server inherits: where programs and libraries are.
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 
 
 @contextmanager
@@ -68,13 +72,13 @@ def embedded(
             home, and True if this is the first start there, which takes longer.
 
     Yields:
-        The DSN of a superuser,
-        postgresql://rowlease:<password>@127.0.0.1:<port>/rowlease?require_auth=scram-sha-256.
+        The DSN of a superuser. The server listens on a Unix socket in the home, which the DSN
+        names, and on 127.0.0.1; see `over_tcp`.
 
     Raises:
         ConfigError: the port is in use, or the server runs on another port; there are no binaries;
-            the data belongs to another major version; the home is not writable; or others may write
-            to it.
+            the data belongs to another major version; the home is not writable; others may write to
+            it; or it has files that rowlease did not make.
         StoreUnavailable: the server did not answer within 60 s. The message has the end of its log.
     """
     if sys.platform == "win32" or (os.geteuid() == 0 and sys.platform != "linux"):
@@ -88,7 +92,7 @@ def embedded(
     order = _order(home.expanduser().absolute(), dict(settings or {}), _wanted_port(port))
     try:
         Path(order.home).mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_home(Path(order.home))
+        check_home(Path(order.home))
         users = FileLock(order.path("users.lock"))
     except OSError as error:
         raise ConfigError(
@@ -102,24 +106,6 @@ def embedded(
     finally:
         _leave_to_keeper(order)
         users.close()
-
-
-def _check_home(home: Path) -> None:
-    """Refuse a home in which another user could place files or links.
-
-    Raises:
-        ConfigError: another user owns the home, or others may write to it.
-    """
-    found = home.stat()
-    if found.st_uid != os.geteuid():
-        why = f"belongs to user {found.st_uid}, not to user {os.geteuid()}"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        why = "may be written to by other users"
-    else:
-        return
-    raise ConfigError(
-        f"the folder {home} {why}; set ROWLEASE_HOME to a folder of your own, which may be below it"
-    )
 
 
 def _order(home: Path, settings: dict[str, str], port: int) -> Order:
@@ -174,6 +160,8 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
         try:
             found = _answering(order)
         except StoreError as error:
+            if "password authentication failed" in str(error):
+                raise _wrong_password(order, "is not that of the server") from error
             found, failure = None, error
         if found:
             if order.port and order.port != found.port:
@@ -211,9 +199,9 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
     argument = json.dumps(order._replace(port=port)._asdict())
     command = [*python, keeper.__file__, argument]
     if os.geteuid() == 0:
-        places = [order.home, str(order.data), order.binaries]
-        become_nobody = str(Path(__file__).with_name("root.py"))
-        command = [*python, become_nobody, *places, *command]
+        command = [*python, str(Path(__file__).with_name("root.py")), *command]
+    # The server's superuser can read the server's environment, so no secret must be there.
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     try:
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             subprocess.run(
@@ -222,13 +210,13 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
                 stdout=output,
                 stderr=output,
                 cwd="/",
-                env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
+                env={**environment, "LC_ALL": "C", "TZ": "UTC"},
                 pass_fds=[lock.fd],
                 start_new_session=True,
                 check=True,
             )
     except (OSError, subprocess.CalledProcessError) as error:
-        raise StoreUnavailable(f"the keeper does not start: {error}{_log_end(order)}") from error
+        raise StoreUnavailable(f"the keeper does not start{_log_end(order)}") from error
 
 
 def _port(order: Order) -> int:
@@ -291,14 +279,43 @@ def _dsn(order: Order, port: int, database: str) -> str:
     try:
         password = order.path("password").read_text()
     except OSError as error:
-        raise ConfigError(
-            f"{order.path('password')} cannot be read ({error.strerror}); without this file, the "
-            f"server of {order.data} cannot be used, so restore it, or use another ROWLEASE_HOME"
-        ) from error
-    # Another program that takes the port while no server runs must not get the password.
+        raise _wrong_password(order, f"cannot be read ({error.strerror})") from error
+    if not re.fullmatch("[0-9a-f]{48}", password):
+        raise _wrong_password(order, "was not written by rowlease")
+    # Another program may take the port while no server runs. It must not get the password, and it
+    # must not pass on to the server what a client says. It cannot take the socket.
+    path = order.socket(port)
+    if path and path.exists():
+        address, place = "", f"host={quote(os.fsencode(path.parent))}&port={port}&"
+    else:
+        address, place = f"127.0.0.1:{port}", ""
     return (
-        f"postgresql://rowlease:{password}@127.0.0.1:{port}/{database}?require_auth=scram-sha-256"
+        f"postgresql://rowlease:{password}@{address}/{database}?{place}require_auth=scram-sha-256"
     )
+
+
+def _wrong_password(order: Order, why: str) -> ConfigError:
+    return ConfigError(
+        f"the password in {order.path('password')} {why}; without it, the server of {order.data} "
+        "cannot be used, so restore the file, or use another ROWLEASE_HOME"
+    )
+
+
+def over_tcp(dsn: str) -> str:
+    """The DSN for a driver that cannot use a Unix socket, such as one of JDBC.
+
+    A DSN that is not of an embedded server with a socket is returned as it is.
+    """
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:  # who opens it says what is wrong with it
+        return dsn
+    options = dict(parse_qsl(parts.query))
+    folder = Path(options.pop("host", ""))
+    if folder.name != "socket" or not folder.with_name("keeper.lock").exists():
+        return dsn
+    address = f"{parts.netloc}127.0.0.1:{options.pop('port')}"
+    return parts._replace(netloc=address, query=urlencode(options)).geturl()
 
 
 def _log_end(order: Order) -> str:

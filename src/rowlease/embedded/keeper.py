@@ -25,9 +25,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 if sys.platform != "win32":
     import fcntl
@@ -48,7 +49,6 @@ IMMEDIATE_SHUTDOWN = 10.0
 #: synchronous_commit) keep their default: on.
 DEFAULT_SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",
     "max_connections": "200",
     "shared_buffers": "256MB",
     "max_wal_size": "4GB",
@@ -58,10 +58,20 @@ DEFAULT_SETTINGS = {
 }
 
 
+#: The longest path of a Unix socket in bytes: of <sys/un.h>, less one for its end.
+LONGEST_SOCKET = 107 if sys.platform == "linux" else 103
+#: The name of a PostgreSQL setting that only marks the server's command line.
+MARK = "rowlease.home"
+
+
 class Order(NamedTuple):
     """The server to run: the argument of a keeper's command line.
 
     Every user of the host can read the command line, so this must not contain secrets.
+
+    Attributes:
+        user: the numbers of the user and the group that the server runs as, if this is not the
+            keeper's own user. Only the keeper of root has one; see `root.py`.
     """
 
     home: str
@@ -69,6 +79,7 @@ class Order(NamedTuple):
     major: int
     port: int
     settings: dict[str, str]
+    user: tuple[int, int] | None = None
 
     def path(self, name: str) -> Path:
         return Path(self.home, name)
@@ -76,6 +87,12 @@ class Order(NamedTuple):
     @property
     def data(self) -> Path:
         return self.path(f"postgresql-{self.major}")
+
+    def socket(self, port: int) -> Path | None:
+        """The server's Unix socket; None if libpq cannot use such a path."""
+        path = self.path("socket") / f".s.PGSQL.{port}"
+        is_usable = len(os.fsencode(path)) <= LONGEST_SOCKET and "," not in self.home
+        return path if is_usable else None
 
 
 class FileLock:
@@ -152,7 +169,7 @@ class Server:
         deadline = time.monotonic() + FAST_SHUTDOWN
         while not self.lock.take():
             found = Postmaster.read(self.order.data)
-            if found and is_postmaster(found.pid, self.order.data):
+            if found and is_postmaster(found.pid, self.order.home):
                 self.pid, self.port = found.pid, found.port
                 return True
             # The postmaster was killed, too, but some of its processes have not ended yet.
@@ -166,15 +183,27 @@ class Server:
         """Start PostgreSQL. This process must hold the server lock: then no server is running.
 
         A killed server leaves its file postmaster.pid. This method removes the file, because
-        PostgreSQL does not start if another process has the pid in the file.
+        PostgreSQL does not start if another process has the pid in the file. The file beside the
+        socket is the same.
         """
-        data = self.order.data
-        (data / "postmaster.pid").unlink(missing_ok=True)
-        settings = {**DEFAULT_SETTINGS, **self.order.settings, "port": str(self.port)}
-        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        self.process = subprocess.Popen(
-            [Path(self.order.binaries, "postgres"), "-D", data, *options], pass_fds=[self.lock.fd]
-        )
+        order, sockets = self.order, self.order.path("socket")
+        (order.data / "postmaster.pid").unlink(missing_ok=True)
+        sockets.mkdir(mode=0o700, exist_ok=True)
+        for left in sockets.iterdir():
+            left.unlink()
+        program = Path(order.binaries, "postgres")
+        with for_server(order, order.data, sockets) as ((data, place), as_user):
+            quoted = '"' + place.replace('"', '""') + '"'
+            settings = {
+                **DEFAULT_SETTINGS,
+                "unix_socket_directories": quoted if order.socket(self.port) else "",
+                **order.settings,
+                "port": str(self.port),
+                MARK: order.home,
+            }
+            options = [part for item in settings.items() for part in ("-c", "=".join(item))]
+            as_user["pass_fds"].append(self.lock.fd)
+            self.process = subprocess.Popen([program, "-D", data, *options], **as_user)
         self.pid = self.process.pid
         # PostgreSQL's processes hold the lock from now on. Open the lock file again: this process
         # can take the new lock only when all of them have ended.
@@ -198,7 +227,7 @@ class Server:
             (signal.SIGINT, FAST_SHUTDOWN),
             (signal.SIGQUIT, IMMEDIATE_SHUTDOWN),
         ):
-            if is_postmaster(self.pid, self.order.data):
+            if is_postmaster(self.pid, self.order.home):
                 os.kill(self.pid, number)
             if self.is_gone(patience):
                 return
@@ -255,30 +284,56 @@ def create_cluster(order: Order, unfinished: Path) -> None:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(24))
         draft.rename(password)
-    command: list[str | Path] = [Path(order.binaries, "initdb"), "-D", unfinished, "-U", "rowlease"]
-    command += ["-A", "scram-sha-256", "--pwfile", password, "-E", "UTF8", "-k"]
+    command = [str(Path(order.binaries, "initdb")), "-U", "rowlease", "-E", "UTF8", "-k"]
     if order.major >= 17:  # this locale has the same rules on every platform
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
     else:
         command += ["--locale=C.UTF-8"]
     if order.settings.get("fsync") == "off":
         command += ["--no-sync"]
-    if subprocess.run([*command, "--no-instructions"], check=False).returncode:
-        raise SystemExit("initdb failed")
+    unfinished.mkdir(mode=0o700)
+    with for_server(order, unfinished, password) as ((data, secret), as_user):
+        command += ["--no-instructions", "-A", "scram-sha-256", "-D", data, "--pwfile", secret]
+        if subprocess.run(command, check=False, **as_user).returncode:
+            raise SystemExit("initdb failed")
     unfinished.rename(order.data)
     folder = os.open(order.home, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)
 
 
-def is_postmaster(pid: int, data: Path) -> bool:
-    """True if process `pid` is the PostgreSQL server of the folder `data`.
+@contextmanager
+def for_server(order: Order, *paths: Path) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """How the server's user names files of the home, and how `subprocess` starts its processes.
+
+    Another user than the keeper's cannot reach the closed home. It becomes the owner of the files,
+    and gets them as open files.
+    """
+    if order.user is None:
+        yield [str(path) for path in paths], {"pass_fds": []}
+        return
+    uid, gid = order.user
+    opened: list[int] = []
+    try:
+        for path in paths:
+            os.chown(path, uid, gid, follow_symlinks=False)
+            opened.append(os.open(path, os.O_RDONLY | os.O_NOFOLLOW))
+        as_user = {"user": uid, "group": gid, "extra_groups": [], "pass_fds": [*opened]}
+        yield [f"/proc/self/fd/{fd}" for fd in opened], as_user
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def is_postmaster(pid: int, home: str) -> bool:
+    """True if process `pid` is the PostgreSQL server of the folder `home`.
 
     The pid may have been reused. Or the server runs in another container, and in this container the
     pid belongs to a different process.
     """
     with suppress(OSError):
-        return os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes()
+        mark = b"\0" + os.fsencode(f"{MARK}={home}") + b"\0"
+        return mark in Path(f"/proc/{pid}/cmdline").read_bytes()
     # /proc/<pid> could not be read: either this is macOS, which has no /proc, or the process does
     # not exist. os.kill distinguishes the two cases.
     with suppress(OSError):

@@ -1,89 +1,147 @@
-"""Lets root run PostgreSQL, which refuses to start as root.
+"""Finds a user without rights for the server of root, because PostgreSQL refuses to run as root.
 
 This script works only on Linux, and uses only the standard library. `rowlease.embedded` puts it
-before the keeper's command line:
+before the keeper's command line, whose last argument is the order:
 
-    python root.py <home> <data folder> <binaries> <command> ...
+    python root.py <command of the keeper> <order>
 
-If possible, the command runs in a user namespace, so that files and processes still belong to root.
-If user namespaces are forbidden, as in Docker by default, the command runs as the user `nobody`,
-who becomes the owner of the data folder.
+The keeper stays root, and its server runs as the user `rowlease`, if the machine has this user, or
+else as `nobody`. That user owns the data folder and the socket's folder. The home above them is
+closed to everybody but root, so the keeper passes the two folders to the server as open files.
+
+In some containers root cannot become another user. Then keeper and server run in a user namespace,
+in which root has another name, and the same rights.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
+import json
 import os
-import pwd
+import shutil
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
+if sys.platform != "win32":
+    import fcntl
+    import pwd
+
 CLONE_NEWUSER = 0x10000000  # <linux/sched.h>
-PR_SET_KEEPCAPS = 8  # <linux/prctl.h>
-PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 47, 2
-CAP_DAC_OVERRIDE = 1  # <linux/capability.h>
-CAPABILITY_VERSION_3 = 0x20080522
+#: CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_KILL, CAP_SETGID and CAP_SETUID of <linux/capability.h>.
+NEEDED_CAPABILITIES = 1 << 0 | 1 << 1 | 1 << 5 | 1 << 6 | 1 << 7
+#: Where a copy of the binaries is kept if the server's user cannot reach the package, for example
+#: below /root.
+COPIES = Path("/var/lib/rowlease")
 
 
-def run(home: Path, data: Path, binaries: Path, command: list[str]) -> None:
-    nobody = pwd.getpwnam("nobody")  # initdb needs a user that exists
-    if namespace_suffices(nobody.pw_uid, home, binaries):
-        give(home, data, 0, 0)
-        enter_namespace(nobody.pw_uid)
+def server_users() -> list[pwd.struct_passwd]:
+    """The users that the server of root may run as; the first one is preferred."""
+    found = []
+    for name in ("rowlease", "nobody"):
+        with suppress(KeyError):
+            found.append(pwd.getpwnam(name))
+    return found
+
+
+def run(command: list[str]) -> None:
+    order = json.loads(command[-1])
+    home, binaries = Path(order["home"]), Path(order["binaries"])
+    data = home / f"postgresql-{order['major']}"
+    users = server_users()
+    if not users:
+        raise SystemExit("there is no user nobody, as which the server of root could run")
+    user = users[0]
+    if can_become(user):
+        give(home, data, user.pw_uid, user.pw_gid)
+        if not can_execute(binaries / "postgres", user):
+            order["binaries"] = str(copied(binaries, user))
+        order["user"] = [user.pw_uid, user.pw_gid]
     else:
-        give(home, data, nobody.pw_uid, nobody.pw_gid)
-        become(nobody.pw_uid, nobody.pw_gid)
-    os.execv(command[0], command)  # noqa: S606
+        give(home, data, 0, 0)
+        enter_namespace(user.pw_uid)
+    os.execv(command[0], [*command[:-1], json.dumps(order)])  # noqa: S606
 
 
-def namespace_suffices(uid: int, home: Path, binaries: Path) -> bool:
-    """True if root can use the folders from a user namespace.
+def can_become(user: pwd.struct_passwd) -> bool:
+    """Whether root may start and stop processes of this user, and give files to it."""
+    status = Path("/proc/self/status").read_text()
+    effective = int(status.partition("CapEff:")[2].split()[0], 16)
+    return effective & NEEDED_CAPABILITIES == NEEDED_CAPABILITIES and all(
+        any(
+            first <= number < first + count
+            for first, _, count in (map(int, line.split()) for line in table.splitlines())
+        )
+        for number, table in (
+            (user.pw_uid, Path("/proc/self/uid_map").read_text()),
+            (user.pw_gid, Path("/proc/self/gid_map").read_text()),
+        )
+    )
 
-    This is tried in a child process, because a process cannot leave a namespace.
-    """
+
+def can_execute(program: Path, user: pwd.struct_passwd) -> bool:
+    """Whether this user can execute the program. A child asks, because it becomes the user."""
     child = os.fork()
     if child == 0:
         try:
-            enter_namespace(uid)
-            # In the namespace, root has no special rights to other users' files.
-            os._exit(0 if os.access(home, os.W_OK) and os.access(binaries, os.X_OK) else 1)
+            os.setgroups([])
+            os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+            os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+            os._exit(0 if os.access(program, os.X_OK) else 1)
         finally:
             os._exit(1)
     return os.waitpid(child, 0)[1] == 0
 
 
+def copied(binaries: Path, user: pwd.struct_passwd) -> Path:
+    """A copy of the package's PostgreSQL in a folder that everybody can reach."""
+    package = binaries.parents[1]
+    libraries = package.with_name(f"{package.name}.libs")
+    advice = "set ROWLEASE_PG_BIN to the programs of a PostgreSQL server that this user can execute"
+    if not libraries.is_dir():
+        raise SystemExit(f"the user {user.pw_name} cannot execute {binaries}/postgres; {advice}")
+    found = (binaries / "postgres").stat()
+    copy = COPIES / f"postgresql-{found.st_size}-{int(found.st_mtime)}"
+    try:
+        COPIES.mkdir(mode=0o755, exist_ok=True)
+        if COPIES.lstat().st_uid != 0 or COPIES.lstat().st_mode & 0o022:
+            raise SystemExit(f"others than root may write to {COPIES}; {advice}")
+        if not copy.exists():
+            draft = Path(tempfile.mkdtemp(dir=COPIES))
+            for part in ("bin", "lib", "share"):
+                source = binaries.parent / part
+                shutil.copytree(source, draft / source.relative_to(package.parent), symlinks=True)
+            shutil.copytree(libraries, draft / libraries.name, symlinks=True)
+            for folder, _, files in os.walk(draft):
+                for path in (folder, *(os.path.join(folder, name) for name in files)):
+                    if not os.path.islink(path):
+                        mode = os.stat(path).st_mode
+                        os.chmod(path, mode | 0o444 | (0o111 if mode & 0o100 else 0))
+            with suppress(OSError):  # a server with another home was first
+                draft.rename(copy)
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise SystemExit(
+            f"the user {user.pw_name} cannot execute {binaries}/postgres, and no copy can be made "
+            f"in {COPIES}: {error.strerror}; {advice}"
+        ) from error
+    return copy / binaries.relative_to(package.parent)
+
+
 def enter_namespace(uid: int) -> None:
     """Enter a user namespace in which this process is the user `uid`."""
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{uid} 0 1")
-    Path("/proc/self/gid_map").write_text(f"{uid} 0 1")
-
-
-def become(uid: int, gid: int) -> None:
-    """Become another user, but keep the capability to ignore file permissions.
-
-    PostgreSQL needs this capability if the home or the binaries are below /root. Only an ambient
-    capability survives exec.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
-    os.setgroups([])
-    os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)
-    mask = 1 << CAP_DAC_OVERRIDE
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    # The sets effective, permitted and inheritable: first capabilities 0 to 31, then 32 to 63.
-    sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)
-    if libc.capset(header, sets) or libc.prctl(
-        PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0
-    ):
-        sys.stderr.write(
-            "CAP_DAC_OVERRIDE is not available, so the user nobody must be able to read the home "
-            "and the binaries.\n"
-        )
+    try:
+        if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER) != 0:
+            raise OSError(number := ctypes.get_errno(), os.strerror(number))
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} 0 1")
+        Path("/proc/self/gid_map").write_text(f"{uid} 0 1")
+    except OSError as error:
+        raise SystemExit(
+            "root can neither become another user here, nor enter a user namespace "
+            f"({error.strerror}); start the program as another user"
+        ) from error
 
 
 def give(home: Path, data: Path, uid: int, gid: int) -> None:
@@ -101,4 +159,4 @@ def give(home: Path, data: Path, uid: int, gid: int) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    run(sys.argv[1:])

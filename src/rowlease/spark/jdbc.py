@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rowlease.embedded import over_tcp
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
 from rowlease.model import DUE_RANGE
 from rowlease.spark.jdbc_drivers import JdbcDriver, drivers_for
@@ -28,7 +29,7 @@ def connection_options(dsn: str) -> dict[str, str]:
     Raises:
         ConfigError: the DSN cannot be read.
     """
-    return jdbc_options(dsn)
+    return jdbc_options(over_tcp(dsn))
 
 
 def as_written(view: str, frame: Any, dsn: str) -> tuple[str, Any]:
