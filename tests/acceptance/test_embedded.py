@@ -449,7 +449,7 @@ def test_a_program_that_takes_the_port_of_a_stopped_server_gets_no_password(home
     heard: list[bytes] = []
     port = int((home / "port").read_text())
     with socket.create_server(("127.0.0.1", port)) as server:
-        thread = threading.Thread(target=asks_for_the_password, args=(server, heard))
+        thread = threading.Thread(target=asks_for_the_password, args=(server, heard), daemon=True)
         thread.start()
         with (
             contextlib.closing(open_store(dsn)) as store,
@@ -571,6 +571,7 @@ PREPARED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
         for name in (DATA, f"{DATA}.unfinished", "socket", "password.unfinished", "server.log.1")
     },
 }
+
 
 def link_of_another_user(home: Path) -> None:
     home.symlink_to(home.rename(home.with_name("real")))
@@ -785,7 +786,8 @@ def test_the_server_of_root_has_no_rights(home: Path, tmp_path: Path) -> None:
     user = root.server_users()[0]
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    with embedded(home, settings=FAST) as dsn:
+    with User(home, before="import os; os.setgroups([0, 4])\n") as other:
+        dsn = other.dsn()
         status = Path(f"/proc/{postmaster(home)}/status").read_text()
         assert re.search(rf"Uid:\t{user.pw_uid}\t{user.pw_uid}\t{user.pw_uid}\t", status)
         assert re.search(rf"Gid:\t{user.pw_gid}\t{user.pw_gid}\t{user.pw_gid}\t", status)
