@@ -98,6 +98,8 @@ def has_no_news(connection: BoundedConnection) -> bool:
     A server that ends a session sends data. Without this check, a call might be sent on a session
     that has ended, and the caller would not know whether the call took effect.
     """
+    if not hasattr(select, "poll"):  # Windows, where `select` takes sockets of any number
+        return not select.select([connection.pgconn.socket], [], [], 0)[0]
     poll = select.poll()
     poll.register(connection.pgconn.socket, select.POLLIN)
     return not poll.poll(0)
