@@ -215,7 +215,7 @@ def test_the_newest_loads_and_batches_are_found_by_an_index(store: PostgresSessi
         cost = store.measured(lambda listed=listed: listed(limit=10))  # type: ignore[misc]
         names = [getattr(row, "load_id", None) or row.batch_id for row in cost.value]
         assert names == [str(n) for n in range(5000, 4990, -1)]
-        assert cost.total <= 50, cost.pages
+        assert cost.total <= 60, cost.pages
 
 
 def test_schedules_say_what_became_of_their_last_request(store: Session) -> None:

@@ -5,7 +5,8 @@
 -- errors:   none
 -- locks:    none
 -- why:      each part of a load that goes first is a range of the lane's key. The range of the part
---           that the request itself is in ends there.
+--           that the request itself is in ends there. `offset 0` makes the part come before its rows
+--           in every plan; else the planner may search the key of the whole load.
 create or replace function rowlease_internal.num_ahead_in_lane(
   p_request_id bigint, p_load_id text, p_queue_name text, p_priority integer,
   p_due_time timestamptz, p_most integer
@@ -20,9 +21,11 @@ begin
   select l.place, r.part into v_own
     from rowlease.load l
     join rowlease.lane_part p on p.run_number = l.run_number
-    join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
-                        and r.priority = p.priority and r.part = p.part
-                        and r.request_id = p_request_id
+   cross join lateral (
+     select r.part from rowlease.lane r
+      where r.run_number = p.run_number and r.writer = p.writer
+        and r.priority = p.priority and r.part = p.part and r.request_id = p_request_id
+     offset 0) r
    where l.load_id = p_load_id
      and p_request_id between p.first_id and p.last_id;
   return (select count(*) from (
