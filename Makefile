@@ -1,7 +1,7 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-bare test-fast test-long check format bench docs release clean \
+.PHONY: help demo test test-bare test-fast test-long test-versions coverage check format bench docs release lock clean \
   chromium helm promtool
 
 VENV := .venv
@@ -11,6 +11,8 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 ROWS ?=
 PIP = $(if $(shell command -v uv),uv pip install --quiet --python $(PYTHON),\
   $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade)
+LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url pyproject.toml
 
 # tests/conftest.py says how many processes: one more than there are cores.
 PYTEST := $(PYTHON) -m pytest --numprocesses logical --dist loadfile
@@ -46,6 +48,13 @@ test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreS
 test-long: $(VENV)/ready ## What `make test` bounds, in its long form: hours
 	$(LONG) $(PYTHON) -m pytest -s --timeout 0 $(or $(ARGS),$(BOUNDED))
 
+test-versions: $(VENV)/ready ## What depends on PostgreSQL's version, on 15 to 18, into docs/engines.md: about 40 minutes
+	$(PYTHON) -m tests.versions $(ARGS)
+
+coverage: $(VENV)/ready ## Which lines `make test-fast` runs, as a report
+	ROWLEASE_TEST_ENGINE=postgresql $(PYTHON) -m coverage run --source rowlease -m pytest -q $(FAST) $(ARGS)
+	$(PYTHON) -m coverage report --skip-covered --sort cover
+
 check: $(VENV)/ready ## Format, lint, types, import directions
 	ruff format --check .
 	ruff check .
@@ -68,18 +77,23 @@ promtool: $(TOOLS)/promtool ## Prometheus' tool for the tests of the alert rules
 
 helm: $(TOOLS)/helm ## Helm for the tests of the chart, built with Go: 4 minutes of processor time
 
+lock: ## Pin the newest versions for development and releases, with uv; users' ranges stay in pyproject.toml
+	$(LOCK) --extra dev --output-file requirements/dev.txt
+	$(LOCK) --extra release --constraint requirements/dev.txt --output-file requirements/release.txt
+
 release: $(VENV)/release ## Build and check the files of a release, into dist/; uploads nothing (TAG=1: sign the tag)
 	$(PYTHON) .ci/release.py $(if $(TAG),--tag)
 
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(VENV)/ready: pyproject.toml tests/tsql/libraries.txt
+$(VENV)/ready: pyproject.toml requirements/dev.txt tests/tsql/libraries.txt
 	@echo "Making the environment in $(VENV), with $(if $(shell command -v uv),uv,python3 -m venv) …"
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $(VENV); \
 	else python3 -m venv $(VENV); fi
 	@echo "Installing rowlease and what it is developed with; Spark alone is 450 MB …"
-	@$(PIP) -e '.[dev]'
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@# Microsoft's T-SQL grammar and unixODBC for the tests of SQL Server, beside the packages and
 	@# not among them; see tests/tsql/libraries.txt. They are for this platform alone.
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
@@ -113,7 +127,7 @@ $(TOOLS)/chromium: $(VENV)/ready
 	@echo "Installing a browser …"
 	@$(PYTHON) -m tests.dashboard.chromium $@
 
-$(VENV)/release: $(VENV)/ready
+$(VENV)/release: $(VENV)/ready requirements/release.txt
 	@echo "Installing what builds a release …"
-	@$(PIP) -e '.[release]'
+	@$(PIP) --require-hashes -r requirements/release.txt
 	@touch $@

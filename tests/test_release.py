@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import versions
+
 
 @pytest.fixture
 def project(repository: Path) -> dict[str, Any]:
@@ -39,12 +41,30 @@ def test_the_workflows_run_commands_that_are_there(repository: Path) -> None:
     for file in workflows:
         for job in yaml.safe_load(file.read_text())["jobs"].values():
             assert job["timeout-minutes"] <= 60
-            for step in job["steps"]:
-                command = step.get("run", "")
+            commands = [step.get("run", "") for step in job["steps"]]
+            commands += job.get("strategy", {}).get("matrix", {}).get("command", [])
+            for command in commands:
                 if command.startswith("make "):
                     assert re.search(rf"^{command.split()[1]}:", makefile, re.M), command
-                elif command and "apt-get" not in command:
-                    assert (repository / command.split()[0]).exists(), command
+                elif command.startswith("."):
+                    assert (repository / command).exists(), command
+
+
+def test_the_workflows_pin_the_actions_that_they_use(repository: Path) -> None:
+    used = [
+        use
+        for file in (repository / ".github" / "workflows").glob("*.yml")
+        for use in re.findall(r"uses: (.*)", file.read_text())
+    ]
+    assert used
+    assert [use for use in used if not re.search(r"@[0-9a-f]{40} # v\d", use)] == []
+
+
+def test_the_workflow_runs_each_version_of_postgresql(repository: Path) -> None:
+    test = yaml.safe_load((repository / ".github" / "workflows" / "test.yml").read_text())
+    assert test["jobs"]["postgresql"]["strategy"]["matrix"]["command"] == [
+        f"make test-versions ARGS={major}" for major in versions.VERSIONS
+    ]
 
 
 def test_the_pythons_are_those_of_the_classifiers(
