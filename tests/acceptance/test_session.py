@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from rowlease.errors import InvalidRequest, StoreError, StoreUnavailable
+from rowlease.errors import ConfigError, InvalidRequest, StoreError, StoreUnavailable
 from rowlease.model import NewRequest, Outcome
 from rowlease.store import Store, migrate, open_store
 from rowlease.store.postgresql.connection import CHECK_CLIENT, PINNED
@@ -273,3 +273,14 @@ def test_a_server_that_takes_no_more_connections_is_not_called_unreachable(
         ) as printed:
             call(dsn)
         assert printed.value.transient
+
+
+def test_a_server_that_is_too_old_gets_one_sentence_at_the_first_call(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rowlease.store.postgresql.connection.MIN_MAJOR", 99)
+    sentence = r"is PostgreSQL \d\d; rowlease needs PostgreSQL 99 or newer"
+    with pytest.raises(ConfigError, match=sentence):
+        migrate(dsn)
+    with closing(open_store(dsn)) as store, pytest.raises(ConfigError, match=sentence):
+        store.depth()

@@ -130,6 +130,9 @@ NEEDED = (
     "transform_null_equals",
 )
 
+#: The oldest major version of PostgreSQL that its makers still support, and that tests run on.
+MIN_MAJOR = 15
+
 #: The owner of the schema. Nothing in this expression can be replaced by an object of the database.
 OWNER = (
     "(select pg_catalog.pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n"
@@ -212,9 +215,9 @@ class Connector:
 
         Raises:
             psycopg.Error: the connection fails.
-            ConfigError: a setting of the database has a wrong value, and rowlease cannot change it
-                through the proxy.
-                Or the schema `rowlease` belongs to somebody else.
+            ConfigError: the server is older than PostgreSQL 15; a setting of the database has a
+                wrong value, and rowlease cannot change it through the proxy; or the schema
+                `rowlease` belongs to somebody else.
         """
         if not self._is_known:
             opened = self._first()
@@ -232,6 +235,12 @@ class Connector:
             if "unsupported startup parameter" not in str(error):  # PgBouncer's text
                 raise
             connection = self._proxied()
+        if (major := connection.info.server_version // 10_000) < MIN_MAJOR:
+            connection.close()
+            raise ConfigError(
+                f"{redact(self._dsn)} is PostgreSQL {major}; rowlease needs PostgreSQL {MIN_MAJOR} "
+                "or newer, so upgrade the server"
+            )
         # The process id that a proxy reports at login differs from pg_backend_pid(), because the
         # proxy chooses the session later.
         columns = ", ".join(f"pg_catalog.current_setting('{name}')" for name in NEEDED)
