@@ -1,12 +1,13 @@
 """Do the tests notice when a guard is missing?
 
-    python -m tests.mutation [--only TEXT] [--jobs 2] [--list] [--skip-baseline]
+    python -m tests.mutation [--only TEXT] [--jobs 2] [--list] [--lint] [--skip-baseline]
 
-Each diff below this folder breaks one guard: a comparison, a lock, an order, a count. It begins
-with the tests that are to notice. For each of them the checkout is copied, the diff is applied to
-the copy, and those tests are run until one fails. The command prints which test caught which
-mutant, and exits with 1 if any survived, or if the tests do not pass unchanged. A diff that does
-not apply any more is an error: `git apply --check` says where.
+Each mutant of this folder (mutants.py) breaks one guard: a comparison, a lock, an order, a count.
+For each of them the checkout is copied, the mutant is put into the copy, and the tests that are to
+notice are run until one fails. Those of sql/sqlserver that the lint is to notice are first read by
+it, all in one pass; `--lint` does nothing else. The command prints which test caught which mutant,
+and exits with 1 if any survived, or if the tests do not pass unchanged. A mutant that does not fit
+any more is an error.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.mutation.linted import can_be_linted, lint
+from tests.mutation.mutants import ROOT, Mutant, apply, mutants
 from tests.servers import embedded_server
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(__file__).parent
 COPIED = (
     "src",
     "sql",
@@ -52,24 +53,6 @@ PATIENCE = 300
 PATIENCE_OF_TEST = 70
 
 
-class Mutant(NamedTuple):
-    """One guard, broken.
-
-    Attributes:
-        file: the diff.
-        name: what is missing, as its first line says.
-        tests: files that are to notice, in the order to try.
-    """
-
-    file: Path
-    name: str
-    tests: tuple[str, ...]
-
-    @property
-    def path(self) -> str:
-        return self.file.relative_to(HERE).with_suffix("").as_posix()
-
-
 class Verdict(NamedTuple):
     mutant: Mutant
     caught_by: str | None
@@ -82,17 +65,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument("--only", default="", help="mutants whose path or name holds this text")
     parser.add_argument("--list", action="store_true", help="list the mutants and run nothing")
+    parser.add_argument("--lint", action="store_true", help="only those that the lint may notice")
     parser.add_argument("--skip-baseline", action="store_true", help="the tests are known to pass")
     given = parser.parse_args(arguments)
     chosen = [one for one in mutants() if given.only in one.path or given.only in one.name]
     for one in chosen:
-        apply(one, ROOT, "--check")  # before anything is run
+        apply(one, ROOT, check=True)  # before anything is run
     if given.list:
         for one in chosen:
             print(f"{one.path:60} {one.name}")  # noqa: T201 - a command's output
         return 0
+    linted = [one for one in chosen if can_be_linted(one)]
+    left = [one for one in chosen if one not in linted] + read_by_lint(linted, given.jobs)
+    if given.lint or not left:
+        return int(any(can_be_linted(one) for one in left))
     with one_server():
-        return run(chosen, given.jobs, skip_baseline=given.skip_baseline)
+        return run(left, given.jobs, skip_baseline=given.skip_baseline)
+
+
+def read_by_lint(chosen: list[Mutant], jobs: int) -> list[Mutant]:
+    """Print which rules of the lint notice the mutants; returns those that none does."""
+    if not chosen:
+        return []
+    rules = lint(chosen, jobs)
+    for one, rule in zip(chosen, rules, strict=True):
+        print(f"{one.path:40} {one.name}: {rule or 'not noticed by the lint'}")  # noqa: T201
+    left = [one for one, rule in zip(chosen, rules, strict=True) if rule is None]
+    print(f"{len(chosen) - len(left)} of {len(chosen)} mutants caught by the lint")  # noqa: T201
+    return left
 
 
 def run(chosen: list[Mutant], jobs: int, *, skip_baseline: bool) -> int:
@@ -107,7 +107,7 @@ def run(chosen: list[Mutant], jobs: int, *, skip_baseline: bool) -> int:
             survivors += verdict.caught_by is None
             print(  # noqa: T201
                 f"{number:>3}/{len(chosen)} {verdict.seconds:>4.0f} s  {verdict.mutant.path:60}"
-                f" {outcome}",
+                f" {verdict.mutant.name}: {outcome}",
                 flush=True,
             )
     print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")  # noqa: T201
@@ -128,38 +128,6 @@ def one_server() -> Iterator[None]:
 
 def first_line() -> str:
     return (__doc__ or "").partition("\n")[0]
-
-
-def mutants() -> list[Mutant]:
-    """All diffs of this folder.
-
-    Raises:
-        ValueError: a diff does not begin with its name and its tests, or a test is not there.
-    """
-    return [read(file) for file in sorted(HERE.rglob("*.diff"))]
-
-
-def read(file: Path) -> Mutant:
-    head = re.match(r"mutant: (.+)\ntests: (.+)\n--- a/", file.read_text(encoding="utf-8"))
-    if head is None:
-        raise ValueError(f"{file}: the first two lines must be `mutant: ...` and `tests: ...`")
-    tests = tuple(head[2].split())
-    for test in tests:
-        if not (ROOT / test.partition("::")[0]).exists():
-            raise ValueError(f"{file}: there is no {test}")
-    return Mutant(file, head[1], tests)
-
-
-def apply(one: Mutant, root: Path, *options: str) -> None:
-    """Apply a diff to a copy of the checkout.
-
-    Raises:
-        ValueError: it does not fit.
-    """
-    command = ["git", "apply", "--unidiff-zero", "--recount", *options, str(one.file)]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ValueError(f"{one.path}.diff does not apply: {done.stderr.strip()}")
 
 
 def judge(one: Mutant) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tsql.lint import MIGRATIONS, Index, indexes, indexes_of
+from tests.tsql.rules.seeks import MIGRATIONS, Index, indexes, indexes_of
 
 #: Tables whose rows claims and outcomes skip, one by one, when they are locked.
 HOT = {"queue", "queuehistory", "queuedepth", "attempt"}

@@ -11,7 +11,7 @@
 --           another run has taken the load over, RL016 bad headers, RL017 as take_batches; 22P02 a payload or headers
 --           that are not JSON, 40001 as check_staged and check_copies
 -- locks:    the load's row; as take_stream; the queue's settings row if it has a capacity; as
---           add_staged and take_batches
+--           take_batches and add_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. Two tries of a task that computed
@@ -62,6 +62,7 @@ begin
     perform rowlease_internal.check_copies(p_load_id, p_run_number);
   end if;
   v_settings := rowlease_internal.admit(v_load.queue_name, p_expected_rows, 0, v_now);
+  perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null, null);
   perform rowlease_internal.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
      from rowlease.staging s
     where (s.load_id, s.run_number) = (p_load_id, p_run_number)
@@ -93,7 +94,6 @@ begin
          num_clamped = v_clamped, in_lane = v_in_lane > 0, max_attempts = v_settings.max_attempts,
          place = case when v_in_lane > 0 then nextval('rowlease.queue_request_id_seq') end
    where l.load_id = p_load_id;
-  perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null, null);
   perform rowlease_internal.wake_workers(v_load.queue_name, true);
   return query select 'ok'::text, p_expected_rows, v_enqueued, p_expected_rows - v_enqueued, v_clamped;
 end $$;

@@ -63,7 +63,8 @@ update q
        NumAttempts = q.NumAttempts - 1, NumAbandons = 0, LockedBy = null, LockExpiresTime = null,
        StartedTime = null, CancelRequested = 0
   from @judged as j
-  join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = j.RequestId
+  join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
+    on q.RequestId = j.RequestId
 option (loop join, force order, maxdop 1);
 set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
                     from @judged as j where j.CancelRequested = 1);

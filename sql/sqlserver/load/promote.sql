@@ -11,8 +11,8 @@
 --           another run has taken the load over, RL016 bad headers, RL017 as take_batch; 51011 a payload that is not
 --           JSON, 51012 as take_lock, add_staged and check_copies
 -- locks:    the load's lock; the lock of the run's writers; as take_stream; the queue's admission
---           lock if it has a capacity; the lock of all dedup keys of the queue if the load has any; as
---           add_staged and take_batch; after the commit, as drop_staged
+--           lock if it has a capacity; as take_batch; the lock of all dedup keys of the queue if the load
+--           has any; as add_staged; after the commit, as drop_staged
 -- why:      each (load, row) becomes one request, even if a Spark task wrote its rows several
 --           times. The load's row makes a second call return the counts of the first. Rows of other
 --           runs are not counted; maintain deletes them. Two tries of a task that computed
@@ -61,6 +61,7 @@ begin
   if @written > @rows
     exec rowlease_internal.check_copies @p_load_id, @p_run_number;
   exec rowlease_internal.admit @queue, @p_expected_rows, 0, @now, @admitted output;
+  exec rowlease_internal.take_batch @p_load_id, @now;
   exec rowlease_internal.check_staged @p_load_id, @p_run_number, @p_kind;
   exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @rows, @enqueued output;
   if @in_lane > 0
@@ -82,7 +83,6 @@ begin
          InLane = case when @in_lane > 0 then 1 else 0 end, Place = @place,
          MaxAttempts = (select q.MaxAttempts from rowlease.QueueSettings as q where q.QueueName = @queue)
    where LoadId = @p_load_id;
-  exec rowlease_internal.take_batch @p_load_id, @now;
   if (select count(*) from rowlease.Staging as s with (forceseek (staging_run (RunNumber)))
        where s.RunNumber = @p_run_number and s.LoadId = @p_load_id) <> @written
   begin

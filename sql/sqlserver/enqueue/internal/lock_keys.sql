@@ -17,19 +17,17 @@ begin
   exec rowlease_internal.take_lock @name;
   return;
 end;
-declare @names table (Place int identity primary key, Name nvarchar(255) not null);
+declare @names table (Name nvarchar(255) not null primary key);
 insert into @names (Name)
-select n.Name
-  from (select distinct rowlease_internal.lock_name(N'key', @p_queue_name, k.value) as Name
-          from openjson(@p_dedup_keys) as k where k.value is not null) as n
- order by n.Name;
+select distinct rowlease_internal.lock_name(N'key', @p_queue_name, k.value)
+  from openjson(@p_dedup_keys) as k where k.value is not null;
 declare @left int = @@rowcount;
 if @left > 0
   exec rowlease_internal.take_lock @name, 'Shared';
+set @name = N'';
 while @left > 0
 begin
-  set @name = (select top (1) n.Name from @names as n order by n.Place);
+  set @name = (select min(n.Name) from @names as n where n.Name > @name);
   exec rowlease_internal.take_lock @name;
-  delete from @names where Name = @name;
   set @left = @left - 1;
 end;
