@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from ipaddress import IPv4Address, ip_address, ip_network
 from socket import SHUT_RDWR, socket
 from socketserver import TCPServer
 from typing import Any, NamedTuple
@@ -23,11 +24,25 @@ MAX_SILENT = 100
 SILENT_SECONDS = 10.0
 
 
+def network_of(address: str) -> str:
+    """The part of an address that tells visitors apart.
+
+    A visitor with IPv6 has 2**64 addresses, whose first half is the same.
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:  # a Unix socket has none
+        return address
+    if isinstance(found, IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False))
+
+
 class Client(NamedTuple):
-    """An open connection, its address, and since when the server waits for it."""
+    """An open connection, its network, and since when the server waits for it."""
 
     connection: socket
-    address: str
+    network: str
     since: float
 
 
@@ -43,21 +58,21 @@ class SilentClients:
     def accepted(self, connection: socket, address: str) -> None:
         """Wait for the request of a new client.
 
-        If the server waits for too many clients, the longest silent one of the address that has
-        most of them is disconnected. So clients of other addresses always find a place.
+        If the server waits for too many clients, the longest silent one of the network that has
+        most of them is disconnected. So clients of other networks always find a place.
         """
         number = connection.fileno()
         with self._lock:
             self._waiting.pop(number, None)  # it was closed, and its number is used again
             self._busy.pop(number, None)
-            self._waiting[number] = Client(connection, address, now())
+            self._waiting[number] = Client(connection, network_of(address), now())
             if len(self._waiting) > MAX_SILENT:  # the first look is fast, for a flood of clients
                 self._forget_closed()
             if len(self._waiting) > MAX_SILENT:
-                addresses = Counter(client.address for client in self._waiting.values())
-                crowd = addresses.most_common(1)[0][0]
+                networks = Counter(client.network for client in self._waiting.values())
+                crowd = networks.most_common(1)[0][0]
                 self._disconnect(
-                    next(n for n, client in self._waiting.items() if client.address == crowd)
+                    next(n for n, client in self._waiting.items() if client.network == crowd)
                 )
 
     def worked_for(self, number: int) -> bool:

@@ -211,6 +211,13 @@ def is_open(client: socket.socket) -> bool:
         return True
 
 
+def test_the_addresses_of_one_network_are_one_crowd(clients: Clients) -> None:
+    other, _ = clients.connect("2001:db8:0:7::1")
+    crowd = [clients.connect(f"2001:db8:0:8::{n:x}")[0] for n in range(MAX_SILENT)]
+    assert is_open(other)
+    assert [is_open(client) for client in crowd] == [False] + [True] * (MAX_SILENT - 1)
+
+
 def test_the_crowd_of_one_address_makes_room_for_others(clients: Clients) -> None:
     other, _ = clients.connect("other")
     busy, number = clients.connect("crowd")

@@ -253,6 +253,16 @@ def test_failed_logins_of_an_address_are_bounded(
     assert browser.log_in(READER).status_code == 303
 
 
+@pytest.mark.parametrize("network", ["2001:db8:0:7:{:x}::1", "::ffff:1.2.3.4{}"])
+def test_failed_logins_of_a_visitor_with_many_addresses_are_bounded(network: str) -> None:
+    made = guard.Guard({"reader": READER})
+    for n in range(guard.FAILURES):
+        made.log_in(network.format(n if "db8" in network else ""), "wrong")
+    with pytest.raises(guard.Refused, match="too many failed logins"):
+        made.log_in("2001:db8:0:7:ffff::" if "db8" in network else "1.2.3.4", READER)
+    assert made.log_in("2001:db8:0:8::1", READER)
+
+
 def test_logins_and_failures_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "MOST", 3)
     made = guard.Guard({"reader": READER})

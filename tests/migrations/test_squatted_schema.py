@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from rowlease.errors import SchemaMismatch
-from rowlease.store import migrate, migration_sql, schema_differences
+from rowlease.errors import AccessDenied, SchemaMismatch
+from rowlease.model import NewRequest
+from rowlease.store import migrate, migration_sql, open_store, schema_differences
 from tests.commands import in_test
 from tests.conftest import in_database, scratch_database
 
@@ -179,3 +181,33 @@ def test_a_partition_of_the_history_is_not_for_everybody(server_dsn: str) -> Non
             ).fetchall()
             assert len(may) >= 2
             assert not any(reads for _, reads in may), may
+            partition = may[0][0]
+            admin.execute(f"grant select, insert on rowlease.{partition} to public")
+            found = [(one.object, one.advice) for one in schema_differences(dsn)]
+            grants = [
+                f"grant {right} on rowlease.{partition} to public" for right in ("insert", "select")
+            ]
+            assert [one for one in found if one[0].startswith("grant")] == [
+                (grant, "revoke it") for grant in grants
+            ]
+            admin.execute("delete from rowlease.schema_info")
+            migrate(dsn)
+            assert not [one for one in schema_differences(dsn) if "queue_history_" in one.object]
+
+
+def test_row_level_security_on_a_table_is_named(server_dsn: str) -> None:
+    with scratch_database(server_dsn) as name:
+        dsn = in_database(server_dsn, name)
+        migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True) as admin, closing(open_store(dsn)) as store:
+            on = "enable row level security, force row level security"
+            off = "disable row level security, no force row level security"
+            admin.execute(f"alter table rowlease.queue {on}")
+            with pytest.raises(AccessDenied, match="somebody has switched on row level security"):
+                store.enqueue_many("default", [NewRequest(kind="a")])
+            (one,) = schema_differences(dsn)
+            assert one.object == "table rowlease.queue"
+            assert "row level security" in str(one.found)
+            admin.execute(f"alter table rowlease.queue {off}")
+            assert schema_differences(dsn) == []
+            store.enqueue_many("default", [NewRequest(kind="a")])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -19,6 +20,7 @@ from rowlease.cli.config import commands, settable_parameters, variable_name
 from rowlease.config import CONFIG_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError, RowleaseError
 from tests import machine
+from tests.commands import in_test
 
 #: Commands that print no data, or the output of another program.
 WITHOUT_JSON = {("dashboard",), ("exporter",), ("psql",), ("url",)}
@@ -42,6 +44,23 @@ def shown(*arguments: str) -> dict[str, tuple[object, str]]:
     """What `config show` prints: value and place by setting."""
     rows = json.loads(run("config", "show", "--json", *arguments))
     return {row["setting"]: (row["value"], row["source"]) for row in rows}
+
+
+@pytest.mark.parametrize("place", ["argument", "environment", "file"])
+def test_a_dsn_in_the_place_of_another_value_is_shown_without_its_password(
+    place: str, folder: Path
+) -> None:
+    dsn = "postgresql://me:hunter2@db/app"
+    in_file = f'concurrency = "{dsn}"' if place == "file" else ""
+    (folder / "some.toml").write_text(f"[worker]\n{in_file}\n")
+    given = ["--concurrency", dsn] if place == "argument" else []
+    variables: Any = {"ROWLEASE_WORKER_CONCURRENCY": dsn} if place == "environment" else {}
+    done = in_test(folder)(
+        "worker", "nothing", *given, ROWLEASE_CONFIG=str(folder / "some.toml"), **variables
+    )
+    assert done.returncode == 2
+    assert "postgresql://me:***@db/app" in done.stderr
+    assert "hunter2" not in done.stderr
 
 
 def test_each_value_says_where_it_comes_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

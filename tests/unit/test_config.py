@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
-from rowlease.store import jdbc_options, migrate, open_store, redact
+from rowlease.store import jdbc_options, mask_passwords, migrate, open_store, redact
 from rowlease.store.postgresql.dsn import IN_URL, JDBC_NAMES, OF_LIBPQ
 
 #: A password that is not part of any message.
@@ -86,6 +86,8 @@ def test_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ("postgresql://u:hunter2@[::1]:5432/db", "postgresql://u:***@[::1]:5432/db"),
         ("postgresql://[::1]:5432/db", "postgresql://[::1]:5432/db"),
         ("postgresql://u:hunter2@a:1,b:2/db", "postgresql://u:***@a:1,b:2/db"),
+        ("postgresql://u%3Ahunter2@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u%3ahunter2:x@h/db", "postgresql://u:***@h/db"),
     ],
 )
 def test_everything_but_the_password_is_shown(dsn: str, shown: str) -> None:
@@ -118,6 +120,20 @@ def test_everything_but_the_password_is_shown(dsn: str, shown: str) -> None:
 )
 def test_a_password_is_never_shown(dsn: str) -> None:
     assert SECRET not in redact(dsn)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("'postgresql://u:hunter2@h/d' is no integer", "'postgresql://u:***@h/d' is no integer"),
+        ("no integer: mssql+pyodbc://u:a hunter2'@b@h/d", "no integer: mssql+pyodbc://u:***@h/d"),
+        ("POSTGRES://u%3Ahunter2@h", "POSTGRES://u%3A***@h"),
+        ("postgresql://h/d?password=hunter2&x=1", "postgresql://h/d?password=***&x=1"),
+        ("see https://example.com/a:b", "see https://example.com/a:b"),
+    ],
+)
+def test_a_password_of_a_dsn_in_a_message_is_masked(text: str, shown: str) -> None:
+    assert mask_passwords(text) == shown
 
 
 @given(ODD, st.booleans())

@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowlease.errors import ConfigError
-from rowlease.store import jdbc_options, migrate, open_store, redact
+from rowlease.store import (
+    jdbc_options,
+    migrate,
+    migration_sql,
+    open_store,
+    redact,
+    schema_differences,
+)
 from rowlease.store.sqlserver import connection as odbc
 from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc
 from rowlease.store.sqlserver.dsn import read_dsn
@@ -166,6 +173,15 @@ def test_where_only_a_library_is_missing_it_is_named_and_not_the_extra(importing
     with pytest.raises(ConfigError, match=r"libodbc\.so\.2.*the package unixodbc") as raised:
         pyodbc()
     assert "rowlease[sqlserver]" not in str(raised.value)
+
+
+@pytest.mark.parametrize("call", [migrate, migration_sql, schema_differences])
+def test_a_migration_names_the_library_that_is_missing(
+    call: Callable[[str], object], importing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importing.write_text('raise ImportError("libodbc.so.2: cannot open shared object file")')
+    with pytest.raises(ConfigError, match=r"libodbc\.so\.2.*the package unixodbc"):
+        call("mssql://u:p@127.0.0.1:1/db?Driver=any")
 
 
 def test_rows_go_to_sql_server_by_bulk_copy_but_times_do_not() -> None:

@@ -115,7 +115,12 @@ def main() -> NoReturn:
         command = context.command_path if context else "rowlease"
         place = place_of_error(error) if isinstance(error, click.BadParameter) else ""
         seen = f"; see `{command} --help`" if isinstance(error, click.UsageError) else ""
-        fail(f"Error: {error.format_message().rstrip('.')}{place}{seen}")
+        message = error.format_message().rstrip(".")
+        if "://" in message:  # a DSN in the place of another value
+            from rowlease.store import mask_passwords
+
+            message = mask_passwords(message)
+        fail(f"Error: {message}{place}{seen}")
         sys.exit(error.exit_code)
     except WrongFilter as error:
         for line in f"Error: {error}".split("\n"):  # the last two of three point at a part

@@ -16,6 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection, Request
 
 from rowlease.errors import ConfigError
+from rowlease.silent_clients import network_of
 
 Role = Literal["reader", "operator"]
 V = TypeVar("V")
@@ -25,7 +26,7 @@ SHORTEST = 16
 LOGIN_LASTS = 12 * 3600.0
 #: The maximum number of logins, and of addresses whose failed logins are counted.
 MOST = 1000
-#: The maximum number of failed logins from one address in a minute.
+#: The maximum number of failed logins from one address, or IPv6 network, in a minute.
 FAILURES = 10
 #: The maximum size of a form, in bytes. A form holds names and the ids of selected requests.
 MOST_FORM = 65_536
@@ -171,6 +172,7 @@ class Guard:
             Refused: the address had too many failed logins in the last minute.
         """
         now = monotonic()
+        address = network_of(address)
         failed = [time for time in self._failures.get(address, []) if time > now - 60]
         if len(failed) >= FAILURES:
             raise Refused(429, "too many failed logins; wait a minute")

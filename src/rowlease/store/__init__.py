@@ -19,7 +19,7 @@ from rowlease.store.bulk import BulkStore
 from rowlease.store.calls import Notifications
 from rowlease.store.consuming import Consuming
 from rowlease.store.differences import Difference
-from rowlease.store.dsn import check_engine, is_sqlserver, place_of, redact
+from rowlease.store.dsn import check_engine, is_sqlserver, mask_passwords, place_of, redact
 from rowlease.store.observing import LockObserver, Observer
 from rowlease.store.operating import Operating
 from rowlease.store.producing import Producing
@@ -45,6 +45,7 @@ __all__ = [
     "is_sqlserver",
     "jdbc_error",
     "jdbc_options",
+    "mask_passwords",
     "migrate",
     "migration_sql",
     "observe",

@@ -45,7 +45,14 @@ def redact(dsn: str) -> str:
         return "***"
     address, _, query = rest.partition("?")
     credentials, at, place = address.rpartition("@")
-    user, colon, _ = credentials.partition(":")
+    # A colon that was escaped by mistake makes the password a part of the user's name.
+    user, *password = re.split(":|%3A", credentials, maxsplit=1, flags=re.IGNORECASE)
     if "@" in query or "/" in user or not (at or re.fullmatch(ADDRESS, place)):
         return f"{scheme}://***"
-    return f"{scheme}://{user}{colon and ':***'}{at}{place}"
+    return f"{scheme}://{user}{':***' if password else ''}{at}{place}"
+
+
+def mask_passwords(text: str) -> str:
+    """A message without the passwords of the DSNs in it."""
+    masked = re.sub(r"(?i)(\b[a-z][a-z+]*://[^:@/\s]*?(?::|%3A)).*@", r"\1***@", text)
+    return re.sub(r"(?i)(password=)[^&\s'\"]*", r"\1***", masked)

@@ -42,6 +42,8 @@ NO_ANSWER = "no answer"
 REFUSED = "refused"
 #: The schema belongs to somebody else, whom the text names.
 FOREIGN_SCHEMA = "foreign schema"
+#: A policy of row level security refuses or hides rows.
+ROW_SECURITY = "row security"
 #: A routine rejected the request, with its own message.
 REJECTED = "rejected"
 
@@ -180,6 +182,14 @@ TABLE = (
         StoreConflict,
         ("queue_group_in_flight",),
         "two requests of one group were claimed at once",
+    ),
+    # It has the SQLSTATE of missing rights, but no grant would help.
+    Entry(
+        AccessDenied,
+        (ROW_SECURITY,),
+        "{text} at {where}: somebody has switched on row level security for a table of rowlease, "
+        "which hides requests from its routines; `rowlease migrate --check` names the table: "
+        "alter table ... disable row level security, no force row level security",
     ),
     Entry(
         AccessDenied,

@@ -44,6 +44,8 @@ QUERIES = (
                      (select string_agg(o, ' ' order by o) from unnest(c.reloptions) o),
                      case when c.relkind in ('r', 'p')
                           then 'replica identity ' || c.relreplident::text end,
+                     case when c.relrowsecurity or c.relforcerowsecurity
+                          then 'row level security' end,
                      case c.relkind when 'v' then pg_get_viewdef(c.oid) end)
       from pg_class c join pg_namespace n on n.oid = c.relnamespace
      where n.nspname = any(%(schemas)s) and c.relkind in ('r', 'p', 'v', 'S')
@@ -99,20 +101,21 @@ QUERIES = (
       join pg_namespace n on n.oid = p.pronamespace
       join pg_language l on l.oid = p.prolang
      where n.nspname = any(%(schemas)s)""",
-    # The owner's own rights are left out, because they depend on the version of PostgreSQL.
+    # The owner's own rights are left out, because they depend on the version of PostgreSQL. So are
+    # those of readers on partitions of the history, which a migration grants and `maintain` not.
     """
     select 'grant', lower(g.privilege_type) || ' on ' || o.name || ' to '
                     || case g.grantee when 0 then 'public' else pg_get_userbyid(g.grantee) end,
            case when g.is_grantable then 'with grant option' else '' end
       from (select n.nspname || '.' || c.relname as name, c.relacl as acl, c.relowner as owner
               from pg_class c join pg_namespace n on n.oid = c.relnamespace
-             where n.nspname = any(%(schemas)s) and c.relname !~ %(daily)s
+             where n.nspname = any(%(schemas)s)
             union all
             select n.nspname || '.' || c.relname || '.' || a.attname, a.attacl, c.relowner
               from pg_attribute a
               join pg_class c on c.oid = a.attrelid
               join pg_namespace n on n.oid = c.relnamespace
-             where n.nspname = any(%(schemas)s) and c.relname !~ %(daily)s
+             where n.nspname = any(%(schemas)s)
             union all
             select n.nspname || '.' || p.proname || '()',
                    coalesce(p.proacl, acldefault('f', p.proowner)), p.proowner
@@ -122,7 +125,9 @@ QUERIES = (
             select 'schema ' || n.nspname, n.nspacl, n.nspowner
               from pg_namespace n where n.nspname = any(%(schemas)s)) o
      cross join lateral aclexplode(o.acl) g
-     where g.grantee <> o.owner""",
+     where g.grantee <> o.owner
+       and not (split_part(o.name, '.', 2) ~ %(daily)s and g.privilege_type = 'SELECT'
+                and g.grantee in ('rowlease_reader'::regrole, 'rowlease_operator'::regrole))""",
 )
 
 

@@ -14,6 +14,7 @@ from rowlease.store.error_texts import (
     NOT_CONNECTED,
     REFUSED,
     REJECTED,
+    ROW_SECURITY,
     Code,
 )
 from rowlease.store.pool import NotConnected
@@ -109,6 +110,8 @@ def _meaning(
     if state == "22P02":
         # Only PostgreSQL's own error has a detail. An error that a routine raises has none.
         return (state,) if detail else (REJECTED,), detail or text
+    if state == "42501" and "row-level security" in text:
+        return (ROW_SECURITY,), text
     return ((state,), text) if state else None
 
 

@@ -139,6 +139,7 @@ def _connected(dsn: str) -> Iterator[sa.Connection]:
     engine = sa.create_engine(
         "mssql+pyodbc://",
         creator=partial(_connection, odbc_string(dsn, "rowlease migrate")),
+        module=pyodbc(),
         isolation_level="READ COMMITTED",
         poolclass=sa.NullPool,
     )
