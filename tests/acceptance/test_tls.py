@@ -93,21 +93,64 @@ def call(port: int, options: str) -> str:
     return str(raised.value)
 
 
+WRONG_HOST = {"another host", "a wildcard", "another address"}
+#: The options of a DSN, and the false servers to which libpq then gives the password.
+OPTIONS: dict[str, set[str]] = {
+    "": set(FALSE),
+    "sslmode=prefer": set(FALSE),
+    "sslmode=disable": set(FALSE),
+    "sslmode=require": set(FALSE) - {"no TLS"},
+    "sslmode=require&sslrootcert={ca}": WRONG_HOST,
+    "sslmode=verify-ca&sslrootcert={ca}": WRONG_HOST,
+    "sslmode=verify-full": set(),
+    "sslmode=verify-full&sslrootcert=/absent": set(),
+    # What SECURITY.md and the other pages say.
+    "sslmode=verify-full&sslrootcert={ca}": set(),
+    "sslmode=verify-full&sslrootcert=system": set(),
+    "sslrootcert=system": set(),
+    "require_auth=scram-sha-256": set(),
+}
+
+
 @pytest.mark.parametrize("name", FALSE)
-def test_a_false_server_gets_no_password(name: str, ca: trustme.CA, tmp_path: Path) -> None:
-    make = FALSE[name]
-    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+def test_a_false_server_gets_the_password_as_libpq_has_it(
+    name: str, ca: trustme.CA, tmp_path: Path
+) -> None:
+    make, file = FALSE[name], tmp_path / "ca.pem"
+    ca.cert_pem.write_to_path(file)
     with false_server(make and make(ca)) as (port, heard):
-        for root in (tmp_path / "ca.pem", "system", tmp_path / "absent.pem"):
-            call(port, f"sslmode=verify-full&sslrootcert={root}")
-        call(port, "require_auth=scram-sha-256")
+        for options, given in OPTIONS.items():
+            heard.clear()
+            call(port, options.format(ca=file))
+            was_given = any(PASSWORD.encode() in each for each in heard)
+            assert was_given == (name in given), options
+
+
+@pytest.mark.parametrize("options", ["sslrootcert={ca}", "sslrootcert=system"])
+def test_the_server_with_the_right_certificate_gets_it(
+    options: str, ca: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ca.pem"
+    ca.cert_pem.write_to_path(file)
+    monkeypatch.setattr(connection, "CERTIFICATES", ("/absent", str(file)))
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with false_server(ca.issue_cert("localhost")) as (port, heard):
+        call(port, f"sslmode=verify-full&{options.format(ca=file)}")
+    assert any(PASSWORD.encode() in each for each in heard)
+    with false_server(ca.issue_cert("elsewhere.example")) as (port, heard):
+        call(port, options.format(ca=f"{file}&sslmode=verify-full"))
     assert not any(PASSWORD.encode() in each for each in heard)
 
 
-def test_the_server_with_the_right_certificate_gets_it(ca: trustme.CA, tmp_path: Path) -> None:
+def test_a_file_of_openssl_s_variable_is_the_systems(
+    ca: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("PGSSLROOTCERT", "system")
     with false_server(ca.issue_cert("localhost")) as (port, heard):
-        call(port, f"sslmode=verify-full&sslrootcert={tmp_path / 'ca.pem'}")
+        call(port, "sslmode=verify-full")
     assert any(PASSWORD.encode() in each for each in heard)
 
 

@@ -133,6 +133,13 @@ NEEDED = (
 #: The oldest major version of PostgreSQL that its makers still support, and that tests run on.
 MIN_MAJOR = 15
 
+#: The files in which systems keep the certificates of public CAs: Debian, Fedora, SUSE, macOS.
+CERTIFICATES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
 #: The owner of the schema. Nothing in this expression can be replaced by an object of the database.
 OWNER = (
     "(select pg_catalog.pg_get_userbyid(n.nspowner) from pg_catalog.pg_namespace n"
@@ -161,6 +168,7 @@ def connect(
         given = conninfo_to_dict(dsn).get("options")
         ours = (f"-c {name}={_escaped(value)}" for name, value in settings.items())
         parameters["options"] = " ".join([*([str(given)] if given else []), *ours])
+    parameters |= _system_certificates(dsn)
     return BoundedConnection.connect(
         dsn,
         application_name=application_name,
@@ -173,6 +181,19 @@ def connect(
         tcp_user_timeout=20_000,
         **parameters,
     )
+
+
+def _system_certificates(dsn: str) -> dict[str, str]:
+    """What `sslrootcert=system` means, for the OpenSSL of psycopg's binary package.
+
+    That OpenSSL looks for certificates in a folder of the machine on which it was built.
+    """
+    wanted = conninfo_to_dict(dsn).get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
+    is_told = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+    if wanted != "system" or is_told or psycopg.pq.__impl__ != "binary":
+        return {}
+    found = next(filter(os.path.exists, CERTIFICATES), None)
+    return {"sslmode": "verify-full", "sslrootcert": found} if found else {}
 
 
 def _escaped(value: str) -> str:
