@@ -516,6 +516,17 @@ create table rowlease.queue_depth (
   autovacuum_vacuum_cost_delay = 0
 );
 
+-- The totals of each queue when a day began, UTC. What was finished in a day is the difference to the
+-- next row. `maintain` adds the rows of a day when it begins, and drops those of more than 90 days ago.
+create table rowlease.queue_day (
+  queue_name   varchar(100) not null,
+  day          date         not null,  -- the day, UTC
+  num_finished bigint       not null,  -- requests finished before it
+  num_failures bigint       not null,  -- attempts failed before it
+  num_failed   bigint       not null,  -- dead letters when it began
+  constraint queue_day_pkey primary key (queue_name, day)
+);
+
 -- Rows to lock. Unlike an advisory lock, a row can be locked only with a right on its table. A
 -- claim locks its queue's row where the queue has a limit in flight; `maintain` and `recount` lock
 -- the row without a name.

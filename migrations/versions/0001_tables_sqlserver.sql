@@ -498,6 +498,17 @@ create table rowlease.QueueDepth (
 go
 alter table rowlease.QueueDepth set (lock_escalation = disable);
 go
+-- The totals of each queue when a day began, UTC. What was finished in a day is the difference to the
+-- next row. `maintain` adds the rows of a day when it begins, and drops those of more than 90 days ago.
+create table rowlease.QueueDay (
+  QueueName   nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Day         date          not null,
+  NumFinished bigint        not null,
+  NumFailures bigint        not null,
+  NumFailed   bigint        not null,
+  constraint queue_day_pkey primary key clustered (QueueName, Day)
+);
+go
 -- The batches: requests that were enqueued under one id. A promoted load is one, too. Its requests
 -- have its id as load_id.
 --

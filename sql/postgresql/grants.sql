@@ -68,6 +68,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.list_workers, rowlease.list_ready, rowlease.list_leases,
                           rowlease.list_dead_letters, rowlease.list_loads, rowlease.list_streams,
                           rowlease.measure_waits, rowlease.list_operations, rowlease.list_batches,
+                          rowlease.list_days, rowlease.list_kinds,
                           rowlease.finish_batches, rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_load, rowlease.forget_stream,

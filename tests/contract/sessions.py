@@ -27,7 +27,8 @@ from tests.conftest import in_database, scratch_database
 
 T = TypeVar("T")
 
-TABLES = ("queue", "queue_history", "queue_depth", "enqueue_receipt", "worker", "load", "staging",
+TABLES = ("queue", "queue_history", "queue_depth", "queue_day", "enqueue_receipt", "worker", "load",
+          "staging",
           "lane", "lane_part", "queue_waiter", "queue_settings", "schedule", "unknown_kind",
           "progress", "attempt", "rate_start", "operation", "requeued", "stream",
           "batch", "batch_wait")  # fmt: skip

@@ -182,6 +182,8 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     )[2],
     "metrics": lambda s: (leased(s), sorted(m.metric for m in s.metrics()))[1],
     "metrics_server": lambda s: sorted(m.metric for m in s.metrics_server()),
+    "list_days": lambda s: (s.maintain(), s.list_days())[1][0].num_finished,
+    "list_kinds": lambda s: (s.complete([leased(s)]), s.list_kinds())[1][0].num_complete,
     "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,
 }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, date, timedelta
 
-from rowlease.model import Failure, NextRequest, Waits
+from rowlease.model import DayTotals, Failure, KindTotals, NextRequest, Waits
 from tests.contract.sessions import Clock, Session
 
 
@@ -83,7 +83,7 @@ def test_dead_letters_whose_errors_differ_in_digits_are_a_group_and_are_found_by
 
 
 def test_of_many_dead_letters_as_many_of_each_queue_are_grouped(store: Session) -> None:
-    for queue, count in {"default": 7000, "one": 2, "two": 2, "none": 0}.items():
+    for queue, count in {"default": 4000, "one": 2, "two": 2, "none": 0}.items():
         store.configure_queue(queue)
         store.fill(
             count,
@@ -93,7 +93,7 @@ def test_of_many_dead_letters_as_many_of_each_queue_are_grouped(store: Session) 
             last_error="'no'",
         )
     found = {group.queue_name: group.num_requests for group in store.list_dead_letters()}
-    assert found == {"default": 6666, "one": 2, "two": 2}
+    assert found == {"default": 3333, "one": 2, "two": 2}
 
 
 def test_loads_are_listed_the_newest_first(store: Session, clock: Clock) -> None:
@@ -142,3 +142,91 @@ def test_waits_are_measured_for_all_queues_and_each(store: Session, clock: Clock
     assert store.measure_waits(look=1)[0].num_requests == 1
     clock.advance(seconds=61)
     assert store.measure_waits() == []
+
+
+DEAD = Failure("no", dead=True)
+
+
+def after_midnight(store: Session, clock: Clock, days: int = 1) -> date:
+    """Go on to the first minute of a later day; its date."""
+    today = clock.now.astimezone(UTC).replace(hour=0, minute=1, second=0, microsecond=0)
+    clock.advance(seconds=(today + timedelta(days=days) - clock.now).total_seconds())
+    store.maintain()
+    return clock.now.astimezone(UTC).date()
+
+
+def test_each_day_has_what_was_completed_and_failed_in_it(store: Session, clock: Clock) -> None:
+    first = after_midnight(store, clock)
+    store.configure_queue("mail")
+    store.put(3)
+    store.put(queue="mail")
+    store.complete(store.claim(limit=2))
+    store.complete(store.dequeue("one", ["mail"], 1).requests)
+    store.maintain()  # the day of a new queue begins; what it has finished already counts
+    second = after_midnight(store, clock)
+    store.fail(store.claim(), [DEAD])
+    third = after_midnight(store, clock, 2)  # nothing ran for a day
+    store.put(2)
+    done, failed = store.claim(limit=2)
+    store.complete([done])
+    store.fail([failed], [Failure("later")])
+    assert second - first == timedelta(days=1)
+    assert store.list_days() == [
+        DayTotals(third, 1, 1, 1),
+        DayTotals(second, 0, 1, 1),
+        DayTotals(first, 3, 0, 0),
+    ]
+    assert store.list_days("mail")[1:] == [
+        DayTotals(second, 0, 0, 0),
+        DayTotals(first, 1, 0, 0),
+    ]
+    assert store.list_days(days=1) == [DayTotals(third, 1, 1, 1)]
+    store.maintain(limit=10_000)  # counts that are folded remain the same
+    assert [one.num_finished for one in store.list_days()] == [1, 0, 3]
+
+
+def test_a_day_is_kept_for_90_days_or_as_long_as_the_history(store: Session, clock: Clock) -> None:
+    first = after_midnight(store, clock)
+    second = after_midnight(store, clock)
+    after_midnight(store, clock, 89)
+    assert [one.day for one in store.list_days(days=1000)][1:] == [second, first]
+    after_midnight(store, clock)
+    assert store.list_days(days=1000)[-1].day == second
+    store.configure_queue("default", retention_days=100)
+    after_midnight(store, clock, 9)
+    assert store.list_days(days=1000)[-1].day == second
+
+
+def test_a_deleted_queue_has_no_days(store: Session, clock: Clock) -> None:
+    store.configure_queue("mail")
+    store.maintain()
+    assert len(store.list_days("mail")) == 1
+    store.delete_queue("mail")
+    store.maintain()
+    assert store.list_days("mail") == []
+
+
+def test_kinds_have_what_became_of_the_newest_requests(store: Session, clock: Clock) -> None:
+    assert store.list_kinds() == []
+    store.put(kind="old")
+    store.fail(store.claim(), [DEAD])
+    store.put(3, kind="mail")
+    store.put(2, kind="sms")
+    clock.advance(seconds=2)
+    one, two, three, four, five = store.claim(limit=5)
+    store.fail([four], [Failure("later", timedelta(0))])
+    store.fail([five], [DEAD])
+    clock.advance(seconds=1)
+    store.complete([one])
+    clock.advance(seconds=2)
+    store.complete([two])
+    store.complete(store.claim())
+    store.cancel([three.request_id])
+    store.fail([three], [Failure("stopped")])
+    assert store.list_kinds() == [
+        KindTotals("mail", 2, 1, 0, 1, 2000, 1000, 3000),
+        KindTotals("sms", 1, 0, 1, 2, 3000, 0, 0),
+        KindTotals("old", 0, 0, 1, 1, None, None, None),
+    ]
+    assert [one.kind for one in store.list_kinds(limit=1)] == ["mail"]
+    assert store.list_kinds(look=1) == [KindTotals("sms", 1, 0, 1, 2, 3000, 0, 0)]

@@ -218,6 +218,24 @@ def test_the_newest_loads_and_batches_are_found_by_an_index(store: PostgresSessi
         assert cost.total <= 60, cost.pages
 
 
+@pytest.mark.only_on("postgresql", why="what a call costs is counted in PostgreSQL's statistics")
+@pytest.mark.new_database
+def test_dead_letters_are_read_past_all_that_was_enqueued_later(store: PostgresSession) -> None:
+    failed = {"status": "'Failed'", "completion_time": "rowlease.now()", "last_error": "'no'"}
+    store.fill(3, **failed)
+    store.configure_queue("new")
+    store.fill(40_000, queue_name="'new'", **failed)
+    for analysed in (False, True):
+        if analysed:
+            store.execute("analyze rowlease.queue")
+        cost = store.measured(store.list_dead_letters)
+        assert [one.num_requests for one in cost.value] == [5000, 3]
+        assert cost.total <= 250, cost.pages
+        by_kind = store.measured(lambda: store.list_kinds(look=1000))
+        assert [one.num_failed for one in by_kind.value] == [503]
+        assert by_kind.total <= 250, by_kind.pages
+
+
 def test_schedules_say_what_became_of_their_last_request(store: Session) -> None:
     store.put_schedule("s", "0 * * * *", "tidy")
     columns = "schedule_name", "paused", "next_time", "last_request_id", "last_status"

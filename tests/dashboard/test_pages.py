@@ -44,6 +44,7 @@ def filled(store: Store) -> None:
     )
     store.put_schedule("nightly", "0 3 * * *", "clean_up")
     store.begin_load("flights", "default", "a run")
+    store.maintain()
     store.configure_queue("paused one")
     store.pause("paused one")
 
@@ -95,6 +96,22 @@ def test_an_empty_database_says_what_to_do(browser: Browser) -> None:
         "/dead-letters": "mend the cause",
     }.items():
         assert advice in plain(browser.get(path)), path
+
+
+def test_the_history_has_days_of_all_queues_or_of_one_and_kinds(
+    store: Store, browser: Browser
+) -> None:
+    filled(store)
+    store.maintain()
+    page = plain(browser.get("/history?days=90"))
+    assert "today 1" in page
+    assert "Today 1 3 2" in page
+    assert re.search("resize 1 2 0 2 [0-9]+ ms", page)
+    of_queue = plain(browser.get("/history?queue=paused%20one"))
+    assert "Today 0 0 0" in of_queue
+    assert "None in the last 30 days" in of_queue
+    assert "resize" not in of_queue
+    assert browser.get("/history?days=31").status_code == 404
 
 
 def test_health_lists_what_the_doctor_finds(browser: Browser) -> None:

@@ -30,7 +30,8 @@ READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
-    "list_streams", "measure_waits", "list_operations", "list_batches", "finish_batches", "demand",
+    "list_streams", "measure_waits", "list_days", "list_kinds", "list_operations", "list_batches",
+    "finish_batches", "demand",
     "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {

@@ -22,7 +22,7 @@ declare
     'counts of batches folded', 'batches finished', 'times set back', 'leases broken',
     'scheduled requests due', 'counts corrected', 'counts folded', 'receipts dropped', 'workers removed', 'progress dropped',
     'attempts dropped', 'operations dropped', 'batches dropped', 'staged rows dropped',
-    'waiters expired', 'starts forgotten', 'history partitions'];
+    'waiters expired', 'starts forgotten', 'days begun', 'history partitions'];
   v_now    timestamptz := rowlease.now();
   v_step   record;
   v_failed text[] := '{}';

@@ -81,6 +81,7 @@ begin
       delete from rowlease.queue_depth d where d.queue_name = p_queue_name;
       exit when not found;
     end loop;
+    delete from rowlease.queue_day d where d.queue_name = p_queue_name;
     delete from rowlease.queue_waiter w where w.queue_name = p_queue_name;
     delete from rowlease.unknown_kind u where u.queue_name = p_queue_name;
   end if;

@@ -5,14 +5,14 @@
 --           last_time timestamptz (when the last did), last_request_id bigint (one of them)
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the newest 20,000.
+-- why:      it returns the rows of the view dead_letters, which reads the newest 10,000.
 create or replace function rowlease.list_dead_letters(p_limit integer default 100)
 returns table (
   queue_name text, kind text, error_pattern text, num_requests bigint, first_time timestamptz,
   last_time timestamptz, last_request_id bigint)
 language sql stable security definer
 set search_path = pg_catalog, pg_temp
-set jit = off set enable_seqscan = off
+set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
   select d.queue_name::text, d.kind::text, d.error_pattern, d.num_requests, d.first_time, d.last_time,
          d.last_request_id

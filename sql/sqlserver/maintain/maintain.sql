@@ -23,7 +23,7 @@ declare @now datetime2(6) = rowlease.now(), @step int = 0, @queue nvarchar(100) 
 declare @granted bit = 1, @rows bigint, @what nvarchar(30), @error nvarchar(4000);
 declare @done table (Place int identity primary key, What nvarchar(30) not null,
                      NumRows bigint not null, Error nvarchar(4000));
-while @step <= 15 and @granted = 1
+while @step <= 16 and @granted = 1
 begin
   -- Steps 0 and 1 are for each queue, the others for all.
   if @step = 0
@@ -37,7 +37,7 @@ begin
     when 9 then N'counts corrected' when 10 then N'counts folded'
     when 11 then N'starts forgotten' when 12 then N'operations dropped'
     when 13 then N'batches finished' when 14 then N'batches dropped'
-    when 15 then N'times set back' end;
+    when 15 then N'times set back' when 16 then N'days begun' end;
   set @error = null;
   begin transaction;
   exec rowlease_internal.try_lock N'rowlease:maintain', @granted output;

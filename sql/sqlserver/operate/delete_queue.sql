@@ -75,6 +75,7 @@ begin
   exec rowlease_internal.fold_depth 2147483647, @folded output;
   delete from rowlease.QueueSettings where QueueName = @p_queue_name;
   delete from rowlease.QueueDepth where QueueName = @p_queue_name;
+  delete from rowlease.QueueDay where QueueName = @p_queue_name;
   delete from rowlease.QueueWaiter where QueueName = @p_queue_name;
   delete from rowlease.UnknownKind where QueueName = @p_queue_name;
 end;

@@ -5,7 +5,7 @@
 --           last_time timestamptz (when the last did), last_request_id bigint (one of them)
 -- errors:   none
 -- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the newest 20,000.
+-- why:      it returns the rows of the view dead_letters, which reads the newest 10,000.
 create or alter procedure rowlease.list_dead_letters @p_limit int = 100
 as
 set nocount on;

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from rowlease.dashboard import samples as figures
@@ -129,6 +129,34 @@ def wait_chart(samples: list[Sample], queue: str | None = None) -> Chart:
         "waits", "Wait before the start", "nothing has been completed", series if found else [],
         [(scale(10.0**n), DECADES[n]) for n in range(first, last + 1)],
         milliseconds, samples, [values for values, _ in lines.values()],
+    )  # fmt: skip
+
+
+def day_chart(name: str, title: str, days: Mapping[date, int], num: int, mark: str) -> Chart:
+    """A bar for each of the last days. A day without a value has none.
+
+    Args:
+        num: the number of days.
+    """
+    last = max(days)
+    values = [days.get(last - timedelta(days=back), 0) for back in range(num - 1, -1, -1)]
+    top = round_up(max(values))
+    step, scale = WIDTH / num, _linear(top)
+    bars = "".join(
+        f"M{n * step:.1f},{HEIGHT:.0f}V{scale(value):.1f}h{step * 0.7:.1f}V{HEIGHT:.0f}Z"
+        for n, value in enumerate(values)
+        if value
+    )
+    return Chart(
+        name,
+        title,
+        f"None in the last {num} days.",
+        [Series("today" if last == datetime.now(UTC).date() else str(last), bars, mark, "",
+                number(values[-1]))] if bars else [],
+        _grid(top, number),
+        f"{num} days ago",
+        [],
+        [],
     )  # fmt: skip
 
 

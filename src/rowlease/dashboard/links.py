@@ -11,6 +11,11 @@ def queue(name: str, status: str | None = None) -> str:
     return terms(queue=name, status=status)
 
 
+def kind(name: str) -> str:
+    """The requests of a kind."""
+    return terms(kind=name)
+
+
 def group(key: str) -> str:
     """The requests of a group."""
     return terms(group=key)

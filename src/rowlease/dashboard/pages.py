@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -31,7 +31,9 @@ FIRST_LOOK = 500
 #: The maximum number of rows of the other tables.
 ROWS = 100
 #: The maximum number of dead letters that are grouped. The view dead_letters has the same limit.
-DEAD = 20_000
+DEAD = 10_000
+#: The number of days that a history may have, and of finished requests that are counted by kind.
+DAYS, KINDS = (30, 90), 10_000
 #: Seconds for which the findings of the whole database are kept.
 EXAMINED = 30.0
 
@@ -185,6 +187,32 @@ def loads(view: View) -> dict[str, Any]:
     }
 
 
+def history(view: View) -> dict[str, Any]:
+    name = view.query.get("queue")
+    num_days = _number(view.query.get("days", str(DAYS[0])))
+    if num_days not in DAYS:
+        raise HTTPException(404)
+    days = view.store.list_days(name, days=num_days)
+    finished = {one.day: one.num_finished for one in days}
+    failures = {one.day: one.num_failures for one in days}
+    return {
+        "name": name,
+        "num_days": num_days,
+        "choices": DAYS,
+        "today": datetime.now(UTC).date(),
+        "days": days,
+        "charts": [
+            charts.day_chart("finished", "Completed per day", finished, num_days, "bars"),
+            charts.day_chart("failures", "Failed attempts per day", failures, num_days, "bars-bad"),
+        ]
+        if days
+        else [],
+        "kinds": [] if name else view.store.list_kinds(look=KINDS, limit=ROWS),
+        "look": KINDS,
+        "most": ROWS,
+    }
+
+
 def audit(view: View) -> dict[str, Any]:
     operations = view.store.list_operations(limit=ROWS)
     return {"operations": operations, "verbs": DONE, "most": ROWS}
@@ -205,6 +233,7 @@ PAGES: dict[str, tuple[str, Callable[[View], dict[str, Any]]]] = {
     "/workers": ("workers.html", workers),
     "/schedules": ("schedules.html", schedules),
     "/loads": ("loads.html", loads),
+    "/history": ("history.html", history),
     "/health": ("health.html", health),
     "/audit": ("audit.html", audit),
 }

@@ -22,7 +22,16 @@ from rowlease.model.loads import (
 )
 from rowlease.model.operations import OperationState, Step, Touched
 from rowlease.model.outcomes import Outcome
-from rowlease.model.queues import Corrected, DeadLetterGroup, Depth, NextRequest, QueueState, Waits
+from rowlease.model.queues import (
+    Corrected,
+    DayTotals,
+    DeadLetterGroup,
+    Depth,
+    KindTotals,
+    NextRequest,
+    QueueState,
+    Waits,
+)
 from rowlease.model.requests import (
     DUE_RANGE,
     DUE_TIMES,
@@ -58,6 +67,7 @@ __all__ = [
     "Begun",
     "Claim",
     "Corrected",
+    "DayTotals",
     "DeadLetterGroup",
     "Depth",
     "DueSchedule",
@@ -70,6 +80,7 @@ __all__ = [
     "Forgotten",
     "Found",
     "Held",
+    "KindTotals",
     "Lease",
     "LeasedRequest",
     "LoadState",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 
@@ -79,7 +79,7 @@ class DeadLetterGroup(NamedTuple):
     Attributes:
         error_pattern: the first line of their error, with `#` for each run of digits, cut to 200
             characters. The key `pattern` of a filter takes it.
-        num_requests: the number of them among the 20,000 newest dead letters.
+        num_requests: the number of them among the 10,000 newest dead letters.
         first_time, last_time: the times at which the first and the last of them failed for good.
         last_request_id: the id of the newest of them.
     """
@@ -91,6 +91,41 @@ class DeadLetterGroup(NamedTuple):
     first_time: datetime
     last_time: datetime
     last_request_id: int
+
+
+class DayTotals(NamedTuple):
+    """The figures of a day, UTC, in the column order of the routine `list_days`.
+
+    Attributes:
+        num_finished: the number of requests that were completed.
+        num_failures: the number of attempts that failed.
+        num_failed: the number of dead letters at the end of the day; of today, now.
+    """
+
+    day: date
+    num_finished: int
+    num_failures: int
+    num_failed: int
+
+
+class KindTotals(NamedTuple):
+    """What became of the requests of a kind, in the column order of the routine `list_kinds`.
+
+    Attributes:
+        num_failed: the number of dead letters.
+        num_failures: the number of attempts that failed.
+        wait_p50_ms: the median time from due to claimed; None if none was completed.
+        run_p50_ms, run_p95_ms: percentiles of the time from claimed to completed.
+    """
+
+    kind: str
+    num_complete: int
+    num_cancelled: int
+    num_failed: int
+    num_failures: int
+    wait_p50_ms: int | None
+    run_p50_ms: int | None
+    run_p95_ms: int | None
 
 
 class Waits(NamedTuple):

@@ -11,11 +11,13 @@ from rowlease.filters.filter import Filter, to_json
 from rowlease.model import (
     Attempt,
     BatchState,
+    DayTotals,
     DeadLetterGroup,
     Depth,
     Explanation,
     Finding,
     Found,
+    KindTotals,
     Lease,
     LoadState,
     Metric,
@@ -152,6 +154,18 @@ class Reading(Calls):
         return self._values(
             Waits, "measure_waits", p_within_ms=to_milliseconds(within), p_look=look
         )
+
+    def list_days(self, queue: str | None = None, *, days: int = 30) -> list[DayTotals]:
+        """What was finished in each of the last days of a queue or of all, the latest first."""
+        return self._values(DayTotals, "list_days", p_queue_name=queue, p_days=days)
+
+    def list_kinds(self, *, look: int = 10_000, limit: int = 100) -> list[KindTotals]:
+        """What became of the newest requests of each kind, the most frequent kind first.
+
+        Args:
+            look: the maximum number of finished requests to read.
+        """
+        return self._values(KindTotals, "list_kinds", p_look=look, p_limit=limit)
 
     def get_request(self, request_id: int) -> Request | None:
         """One request; None if there is no such request."""

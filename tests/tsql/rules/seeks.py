@@ -35,6 +35,7 @@ BY_KEY = {"enqueuereceipt"}
 READ_WHOLE = {
     ("sample_requests", "queue"), ("sample_requests", "lane"), ("recount_queues", "queuedepth"),
     ("fold_depth", "queuedepth"), ("finish_idle_batches", "queuedepth"),
+    ("begin_day", "queuedepth"),
 }  # fmt: skip
 #: Routines of operators that change all counts of a queue, and the table.
 CHANGED_WHOLE = {("delete_queue", "queuedepth")}

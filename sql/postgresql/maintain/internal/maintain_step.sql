@@ -59,6 +59,8 @@ begin
       return v_rows;
     when 'starts forgotten' then
       return rowlease_internal.sweep_starts(p_now, p_limit * 10);
+    when 'days begun' then
+      return rowlease_internal.begin_day(p_now);
     when 'history partitions' then
       return rowlease_internal.roll_history_partitions(p_now);
   end case;

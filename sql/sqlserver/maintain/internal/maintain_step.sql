@@ -1,5 +1,5 @@
 -- maintain_step: do one step of the housekeeping.
--- params:   p_step int (0 to 15), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
+-- params:   p_step int (0 to 16), p_queue_name nvarchar(400) (for steps 0 and 1), p_now datetime2(6),
 --           p_limit int, p_rows bigint output
 -- returns:  p_rows -- how many rows it changed
 -- errors:   51012 as recount_queues
@@ -69,6 +69,8 @@ begin
 end;
 if @p_step = 15
   exec rowlease_internal.set_back_times @p_now, @p_rows output;
+if @p_step = 16
+  exec rowlease_internal.begin_day @p_now, @p_rows output;
 if @p_step = 9
   exec rowlease_internal.recount_queues @p_limit, @p_rows output;
 if @p_step = 13

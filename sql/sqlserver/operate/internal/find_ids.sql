@@ -20,25 +20,22 @@ set nocount on;
 set xact_abort on;
 declare @below bigint = coalesce(@p_after, 9223372036854775807), @from bigint = 0, @edge bigint;
 declare @named bit = 0, @dead bit = 0, @runs bit = 0, @live bit = 1, @past bit = 1, @chosen bit = 0, @lane bit;
-declare @queue nvarchar(4000), @kind nvarchar(4000), @error nvarchar(max), @dedup nvarchar(4000);
-declare @pattern nvarchar(max);
-declare @group nvarchar(4000), @load nvarchar(4000), @worker nvarchar(4000), @min int, @max int;
-declare @since datetime2(6), @until datetime2(6), @oldest datetime2(6), @newest datetime2(6);
+declare @queue nvarchar(4000), @kind nvarchar(4000), @error nvarchar(max), @pattern nvarchar(max);
+declare @dedup nvarchar(4000), @group nvarchar(4000), @load nvarchar(4000), @worker nvarchar(4000);
+declare @min int, @max int, @since datetime2(6), @until datetime2(6), @oldest datetime2(6), @newest datetime2(6);
 declare @statuses table (Status varchar(10) collate Latin1_General_100_BIN2 not null primary key);
 declare @ids table (RequestId bigint not null primary key);
 declare @found table (RequestId bigint not null primary key);
 select @queue = j.queue, @kind = j.kind, @error = lower(j.error), @dedup = j.dedup_key,
-       @pattern = j.error_pattern,
-       @group = j.group_key, @load = j.load_id, @worker = j.worker,
+       @pattern = j.error_pattern, @group = j.group_key, @load = j.load_id, @worker = j.worker,
        @min = coalesce(j.min_priority, 0), @max = coalesce(j.max_priority, 255),
        @since = coalesce(j.since, '0001-01-01'), @until = coalesce(j.until, '9999-12-31'),
        @oldest = coalesce(rowlease_internal.add_ms(@p_now, -j.max_age_ms), '0001-01-01'),
        @newest = coalesce(rowlease_internal.add_ms(@p_now, -j.min_age_ms), '9999-12-31')
   from openjson(@p_filter) with (
-    queue nvarchar(max), kind nvarchar(max), error nvarchar(max),
-    error_pattern nvarchar(max), dedup_key nvarchar(max), group_key nvarchar(max),
-    load_id nvarchar(max), worker nvarchar(max), min_priority int, max_priority int,
-    min_age_ms bigint, max_age_ms bigint, since datetime2(6), until datetime2(6)) as j;
+    queue nvarchar(max), kind nvarchar(max), error nvarchar(max), error_pattern nvarchar(max),
+    dedup_key nvarchar(max), group_key nvarchar(max), load_id nvarchar(max), worker nvarchar(max),
+    min_priority int, max_priority int, min_age_ms bigint, max_age_ms bigint, since datetime2(6), until datetime2(6)) as j;
 insert into @statuses (Status)
 select distinct left(s.value, 10) from openjson(@p_filter, '$.status') as s;
 insert into @ids (RequestId)
@@ -59,8 +56,7 @@ begin
   set @live = case when @dead = 0 and @runs = 0 and exists (
     select 1 from @statuses as s where s.Status not in ('Complete', 'Cancelled')) then 1 else 0 end;
 end;
-if @named = 1
-  select @dead = 0, @runs = 0, @past = 0, @live = 0;
+if @named = 1 select @dead = 0, @runs = 0, @past = 0, @live = 0;
 set @lane = case when @live = 1 and (@chosen = 0 or exists (
   select 1 from @statuses as s where s.Status = 'Pending')) then 1 else 0 end;
 select @from = q.RequestId
@@ -105,8 +101,7 @@ select top (@p_limit) r.RequestId
  where (@queue is null or r.QueueName = @queue) and (@kind is null or r.Kind = @kind)
    and (@chosen = 0 or r.Status in (select s.Status from @statuses as s))
    and (@error is null or charindex(@error, lower(r.LastError)) > 0)
-   and (@pattern is null or rowlease_internal.error_pattern(r.LastError)
-                           = @pattern collate Latin1_General_100_BIN2)
+   and (@pattern is null or rowlease_internal.error_pattern(r.LastError) = @pattern collate Latin1_General_100_BIN2)
    and (@dedup is null or r.DedupKey = @dedup) and (@group is null or r.GroupKey = @group)
    and (@load is null or r.LoadId = @load) and r.Priority between @min and @max
    and (@worker is null or r.LockedBy = @worker

@@ -44,7 +44,8 @@ REPEATABLE = frozenset({
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules",
     "get_request",
     "list_queues", "list_workers", "show_queue", "list_ready", "list_leases", "list_dead_letters",
-    "list_loads", "list_streams", "measure_waits", "list_operations", "list_batches",
+    "list_loads", "list_streams", "measure_waits", "list_days", "list_kinds", "list_operations",
+    "list_batches",
 })  # fmt: skip
 
 
