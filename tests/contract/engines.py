@@ -30,9 +30,10 @@ FOLDER = "tests/contract"
 ENDED_EARLY = "This run was ended early"
 OLDER = "* older scripts"
 OUTCOMES = ("passed", "failed", "skipped", "not run")
-#: Sections that something else writes, and that are kept: benchmarks/sqlserver_claims.py, and
-#: tests/versions.py.
+#: Sections that something else writes, and that are kept: benchmarks/sqlserver_claims.py,
+#: tests/tsql/evidence.py and tests/versions.py.
 CLAIMS = "## What keeps two claims apart"
+LOCKS = "## SQL Server's locks and plans"
 VERSIONS = "## PostgreSQL's versions"
 #: For pytest. This command has imported xdist, in which pytest can then rewrite no assertion.
 QUIETLY = ("-q", "-W", "ignore::pytest.PytestAssertRewriteWarning")
@@ -231,7 +232,7 @@ def main(arguments: list[str]) -> int:
         case _:
             code = pytest.main([FOLDER, *QUIETLY, *arguments], [recorder])
             run = runs.ended(begun, recorder.results)
-    kept = "\n\n".join("\n".join(section(written(), name)) for name in (VERSIONS, CLAIMS))
+    kept = "\n\n".join("\n".join(section(written(), name)) for name in (VERSIONS, LOCKS, CLAIMS))
     PAGE.write_text(page(run, kept.strip().splitlines()), encoding="utf-8")
     return int(code)
 
