@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 
+from rowlease.embedded.security_releases import diagnose_embedded
 from rowlease.errors import StoreError
 from rowlease.model import Finding
 from rowlease.store import diagnose_dsn, open_store, schema_differences
@@ -19,8 +20,9 @@ def examine(dsn: str) -> list[Finding]:
     with closing(open_store(dsn)) as store:
         store.check_schema()
         sessions = store.diagnose_sessions()
-        server = [*diagnose_dsn(dsn), *store.diagnose_server(datetime.now(UTC))]
-        findings = [*server, *sessions, *store.diagnose()]
+        server = store.diagnose_server(datetime.now(UTC))
+        programs = [*diagnose_dsn(dsn), *diagnose_embedded(dsn)]
+        findings = [*programs, *server, *sessions, *store.diagnose()]
     try:
         different = schema_differences(dsn)
     except StoreError as error:

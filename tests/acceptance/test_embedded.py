@@ -28,7 +28,8 @@ import psycopg
 import pytest
 
 import rowlease.embedded.binaries
-from rowlease.embedded import embedded, over_tcp, root
+from rowlease.doctor import examine
+from rowlease.embedded import embedded, over_tcp, root, security_releases
 from rowlease.embedded.binaries import WHEEL_FOLDER
 from rowlease.embedded.keeper import FileLock, Order
 from rowlease.errors import ConfigError, StoreError, StoreUnavailable
@@ -872,3 +873,16 @@ def test_binaries_that_the_servers_user_cannot_reach_are_copied(
     shutil.rmtree(closed / f"{package.name}.libs")
     with pytest.raises(SystemExit, match=f"{user.pw_name} cannot execute .*; set ROWLEASE_PG_BIN"):
         root.copied(binaries, user)
+
+
+def test_doctor_names_a_server_without_security_fixes(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with embedded(home, settings=FAST) as dsn:
+        migrate(dsn)
+        monkeypatch.setattr(security_releases, "SECURE", {18: 1000})
+        (found,) = [one for one in examine(dsn) if one.finding == "outdated"]
+        assert found.subject == answer(dsn, "show server_version")
+        assert [one for one in examine(over_tcp(dsn)) if one.finding == "outdated"] == []
+        monkeypatch.setattr(security_releases, "SECURE", {18: 0})
+        assert [one for one in examine(dsn) if one.finding == "outdated"] == []
