@@ -69,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skip-baseline", action="store_true", help="the tests are known to pass")
     given = parser.parse_args(arguments)
     chosen = [one for one in mutants() if given.only in one.path or given.only in one.name]
+    if not chosen:
+        parser.error(f"no mutant has {given.only!r} in its path or name")
     for one in chosen:
         apply(one, ROOT, check=True)  # before anything is run
     if given.list:
