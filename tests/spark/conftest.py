@@ -42,6 +42,18 @@ def spark(event_log: Path) -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture
+def registered(spark: Any) -> None:
+    """Spark knows `format("rowlease")`."""
+    from rowlease.errors import ConfigError
+
+    try:
+        from rowlease.spark import register
+    except ConfigError as error:
+        pytest.skip(str(error))
+    register(spark)
+
+
 @pytest.fixture(autouse=True)
 def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that calls the data source in its own process hides no later traceback."""

@@ -22,7 +22,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.model import DUE_RANGE, Begun, Outcome, Promoted
-from rowlease.spark import enqueue, register
+from rowlease.spark import enqueue
 from rowlease.spark.load import ROW_BITS, new_run, stage
 from rowlease.spark.promotion import Staged, promoted
 from rowlease.store import Store
@@ -271,6 +271,7 @@ def test_the_writers_are_capped_and_not_the_tasks_that_compute(
     assert found == [(8, list(range(1000)))]
 
 
+@pytest.mark.usefixtures("registered")
 def test_a_cap_on_writers_is_none_on_the_work_above(spark: Any, dsn: str) -> None:
     def tasks(way: Callable[[], object]) -> list[int]:
         """The numbers of tasks of the stages that ran."""
@@ -344,10 +345,10 @@ def test_a_wrong_argument_is_refused_before_the_load_begins(
     assert sql("select count(*) from rowlease.load") == [(0,)]
 
 
+@pytest.mark.usefixtures("registered")
 def test_a_due_time_that_no_request_may_have_is_refused_by_both_ways(
     spark: Any, dsn: str, sql: Sql
 ) -> None:
-    register(spark)
 
     def due(*seconds: int) -> Any:
         return spark.sql(
@@ -379,6 +380,8 @@ def test_a_due_time_that_no_request_may_have_is_refused_by_both_ways(
 
 
 def test_a_job_that_is_cancelled_is_one_sentence(spark: Any, dsn: str, sql: Sql) -> None:
+    if spark.version.startswith("3"):
+        pytest.skip("before Spark 4, only running jobs can be cancelled")
     context, group = spark.sparkContext, uuid.uuid4().hex
     context._jsc.sc().cancelJobGroupAndFutureJobs(group)
     context.setJobGroup(group, "")
@@ -564,10 +567,10 @@ def test_the_password_stays_out_of_sparks_settings_and_event_log(
     assert password not in str(spark.sparkContext.getConf().getAll())
 
 
+@pytest.mark.usefixtures("registered")
 def test_a_local_session_hides_the_dsn_of_a_table_that_somebody_saves(
     spark: Any, dsn: str, event_log: Path
 ) -> None:
-    register(spark)
     dsn, password = with_password(dsn)
     rows = spark.sql("select '{}' as payload")
     rows.write.format("rowlease").options(dsn=dsn, queue="default", kind="k").saveAsTable("saved")

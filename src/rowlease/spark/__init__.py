@@ -3,7 +3,8 @@
     from rowlease.spark import enqueue, local_session, read_requests, register, work
 
 Raises:
-    ConfigError: PySpark is not installed, or is older than 4.1 (raised on import).
+    ConfigError: PySpark is not installed, or is older than 3.5 (raised on import). `register` and
+        `batch_sink` need PySpark 4.1 (raised when they are imported).
 """
 
 from __future__ import annotations
@@ -18,8 +19,16 @@ from rowlease.errors import ConfigError
 if find_spec("pyspark") is None:
     raise ConfigError("PySpark is not installed; run `pip install 'rowlease[spark]'`")
 
-if tuple(map(int, version("pyspark").split(".")[:2])) < (4, 1):
-    raise ConfigError(f"rowlease needs PySpark 4.1 or newer; this is {version('pyspark')}")
+#: The installed PySpark.
+PYSPARK = version("pyspark")
+
+
+def _is_older(*than: int) -> bool:
+    return tuple(map(int, PYSPARK.split(".")[:2])) < than
+
+
+if _is_older(3, 5):
+    raise ConfigError(f"rowlease needs PySpark 3.5 or newer; this is {PYSPARK}")
 
 if TYPE_CHECKING:
     from rowlease.spark.jdbc_reader import read_requests
@@ -40,9 +49,16 @@ MODULES = {
     "register": "source",
     "work": "pool",
 }
+#: What needs data sources in Python that are given Arrow batches.
+SINCE_4_1 = ("batch_sink", "register")
 
 
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'rowlease.spark' has no attribute {name!r}")
+    if name in SINCE_4_1 and _is_older(4, 1):
+        raise ConfigError(
+            f'{name} and format("rowlease") need PySpark 4.1 or newer; this is {PYSPARK}, with '
+            "which enqueue() works"
+        )
     return getattr(import_module(f"rowlease.spark.{MODULES[name]}"), name)
