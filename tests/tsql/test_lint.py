@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ import pytest
 
 from rowlease.store.routines import packaged_folder
 from tests.tsql import lint, scriptdom
-from tests.tsql.guards import FILE
+from tests.tsql.guards import FILE, guards
 from tests.tsql.script import Finding
 
 pytestmark = pytest.mark.skipif(
@@ -63,7 +64,8 @@ with found as (
    where q.QueueName = N'a' and q.Status = 'Pending' and q.GroupBlocked = 0
    order by q.Priority desc, q.DueTime, q.RequestId
 )
-insert into @claimed (RequestId) select f.RequestId from found as f;
+insert into @claimed (RequestId) select f.RequestId from found as f
+option (loop join, maxdop 1);
 update rowlease.Queue set LockToken = LockToken + 1
   from @claimed as c
  inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
@@ -204,6 +206,7 @@ BROKEN = {
     "columns that do not lead": ("queue_pending (QueueName)", "queue_pending (Priority)",
                                  "seeks_are_pinned"),
     "rows that the index has not": (" and q.GroupBlocked = 0", "", "seeks_are_pinned"),
+    "a claim that locks in any order": ("\noption (loop join, maxdop 1)", "", "seeks_are_pinned"),
     "any join": ("loop join, ", "", "seeks_are_pinned"),
     "any order of a join": (", force order", "", "seeks_are_pinned"),
     "a text is run": ("commit transaction;\n", "exec (N'commit');commit transaction;\n",
@@ -279,12 +282,21 @@ def test_every_file_parses_and_keeps_the_rules() -> None:
     assert not found, printed(found)
 
 
+def test_the_order_of_locks_is_that_of_the_page() -> None:
+    page = (packaged_folder("sql") / "README.md").read_text(encoding="utf-8")
+    sentence = page.partition("The locks for which a call waits are taken in this order:")[2]
+    named = re.findall(r"`(\w+)`", sentence.partition("then rows.")[0])
+    assert [one for one in named if one not in ("promote", "recount")] == guards("order")[
+        "of_locks"
+    ]
+
+
 def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
     good = tmp_path / "maintain"
     good.mkdir()
     (good / "claim_carefully.sql").write_text(GOOD)
-    guards = tmp_path / "guards.toml"
-    guards.write_text(f"{FILE.read_text().partition('[rows]')[0]}{GUARDS}")
+    listed = tmp_path / "guards.toml"
+    listed.write_text(f"{FILE.read_text().partition('[rows]')[0]}{GUARDS}")
     rules = {}
     for what, (old, new, rule) in BROKEN.items():
         assert old in GOOD, what
@@ -292,7 +304,7 @@ def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text(GOOD.replace(old, new))
         rules[str(file)] = (what, rule)
-    found = linted("--guards", guards, tmp_path)
+    found = linted("--guards", listed, tmp_path)
     assert not [f for f in found if f.file not in rules], printed(found)
     noticed = {(rules[f.file][0], f.rule) for f in found}
     assert noticed >= set(rules.values()), set(rules.values()) - noticed

@@ -156,7 +156,7 @@ def _joins_well(reference: Node, columns: bool) -> Iterator[tuple[Node, str]]:
     is_joined = any(above.kind == "QualifiedJoin" for above in reference.above())
     if is_joined and not columns and not {"LoopJoin", "ForceOrder"} <= said:
         yield reference, "say option (loop join, force order), or forceseek with columns"
-    if is_changed(reference) and "MaxDop" not in said:
+    if (is_changed(reference) or "updlock" in hints(reference)) and "MaxDop" not in said:
         yield reference, "say option (maxdop 1): parallel threads lock rows in any order"
 
 
