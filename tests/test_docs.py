@@ -648,6 +648,17 @@ def test_every_decision_has_a_number_of_its_own_and_a_row_in_the_index(repositor
     assert [(n, name, f"# {n}. {title}") for n, name, title in rows] == titles
 
 
+def test_the_files_that_contributing_names_exist(repository: Path) -> None:
+    page = (repository / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:sql|src|tests|docs|migrations)/[\w./-]+)`", page)
+    assert len(named) > 20
+    assert [name for name in named if not (repository / name).exists()] == []
+    verbs = page.partition("## Add a verb of operators")[2].partition("\n## ")[0]
+    for name in re.findall(r"`(s\w+/[\w./-]+\.(?:sql|py))`", verbs):
+        text = (repository / name).read_text()
+        assert "reschedule" in text, f"{name} is no longer a place of a verb"
+
+
 def test_a_decision_is_short_and_has_its_sections(repository: Path) -> None:
     for file in decisions(repository).values():
         text = file.read_text()
