@@ -298,3 +298,17 @@ def test_arrays_that_do_not_fit_together_are_refused(store: Session) -> None:
     with pytest.raises(RoutineError, match="same length"):
         store.fail([held], [])
     assert store.everything() == before
+
+
+@pytest.mark.only_on("sqlserver", why="there arrays are JSON text")
+def test_sql_may_write_the_arrays_of_exchange_in_any_way(store: Session) -> None:
+    store.put(2)
+    (one, two) = store.claim(limit=2)
+    rows = store.execute(
+        f"exec rowlease.exchange N'one', N'[\"default\"]', 0,"
+        f" @p_complete_ids = N' [ {one.request_id} ]\n',"
+        f" @p_complete_tokens = N'[{one.lock_token}] ',"
+        f" @p_fail_ids = N'\n[{two.request_id}]', @p_fail_tokens = N' [{two.lock_token}\n]',"
+        " @p_errors = N'[\"x\"]', @p_dead = N'[true]'"
+    )
+    assert [(row[0], row[-1]) for row in rows] == [(one.request_id, "ok"), (two.request_id, "ok")]

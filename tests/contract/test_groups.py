@@ -12,7 +12,7 @@ import pytest
 from rowlease.errors import StoreConflict
 from rowlease.model import Failure, NewRequest, Outcome
 from rowlease.store import open_store
-from tests.contract.sessions import Clock, Session
+from tests.contract.sessions import IGNORES_HINTS, Clock, Session
 from tests.contract.test_3_order import ids
 
 pytestmark = pytest.mark.both_ways
@@ -220,6 +220,39 @@ def test_an_earlier_request_that_is_committed_while_a_later_one_runs_waits_for_i
     assert store.claim(limit=5) == []
     store.complete(running)
     drain_one_at_a_time(store, [first, third])
+
+
+def test_a_request_is_not_overtaken_while_another_transaction_makes_it_due(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    if not store.skips_locked:
+        pytest.skip(IGNORES_HINTS)
+    (first,) = store.put(group_key="g", delay=timedelta(seconds=10))
+    store.put(group_key="g")
+    clock.advance(minutes=1)
+    other = another()
+    other.begin()
+    assert other.maintain()
+    assert store.claim(limit=5) == []
+    other.commit()
+    assert ids(store.claim(limit=5)) == [first]
+
+
+def test_the_end_of_a_request_lets_the_next_one_run_that_is_committed(
+    store: Session, another: Another
+) -> None:
+    store.put(group_key="g")
+    running = store.claim()
+    producer = another()
+    producer.begin()
+    producer.put(group_key="g")
+    (later,) = store.put(group_key="g")
+    assert store.claim(limit=5) == []  # which blocks it
+    store.complete(running)
+    running = store.claim(limit=5)
+    assert ids(running) == [later]
+    producer.commit()
+    assert store.claim(limit=5) == []
 
 
 def test_a_request_enqueued_while_the_one_before_it_is_finished_is_not_stuck(

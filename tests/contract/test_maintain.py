@@ -84,3 +84,20 @@ def test_what_a_failing_step_has_done_is_undone(store: Session) -> None:
         store.execute("alter table rowlease.batch drop constraint odd")
     store.maintain()
     assert [(batch.num_requests, batch.num_live) for batch in store.list_batches()] == [(3, 3)]
+
+
+@pytest.mark.only_on("sqlserver", why="there each step is a transaction of its own")
+def test_where_nothing_is_to_be_done_maintain_begins_one_transaction(store: Session) -> None:
+    """It compares the counts with the rows."""
+    steps = (
+        "select n.what from (values (-1)) as b (step)"
+        " cross apply rowlease_internal.next_step(b.step, N'', rowlease.now()) as n"
+    )
+    store.put(2)
+    store.complete(store.claim())
+    store.maintain()
+    assert store.execute(steps) == [("counts corrected",)]
+    ((last,),) = store.execute(
+        "select count(*) from rowlease_internal.next_step(9, N'', rowlease.now())"
+    )
+    assert last == 0

@@ -146,13 +146,17 @@ def test_a_public_routine_says_the_same_of_itself(name: str) -> None:
 
 def test_maintain_has_the_same_steps_and_reaches_the_last() -> None:
     here = set(re.findall(r"when '([\w ]+)' then", POSTGRESQL["maintain_step"].body))
-    steps = dict(re.findall(r"when (\d+) then N'([\w ]+)'", SQLSERVER["maintain"].body))
+    steps = dict(re.findall(r"\((\d+), N'([\w ]+)'\)", SQLSERVER["next_step"].body))
     alone = {"history partitions", "counts of batches folded"}  # elsewhere they go with others
     assert {*steps.values()} - {"history dropped"} == here - alone
     listed = POSTGRESQL["maintain"].body.partition("c_steps constant")[2].partition("];")[0]
     assert set(re.findall(r"'([\w ]+)'", listed)) == here
-    (last,) = re.findall(r"while @step <= (\d+)", SQLSERVER["maintain"].body)
-    assert int(last) == max(map(int, steps))
+    due = re.findall(
+        r"(?:select|then|else) (\d+)(?=,| as| where| else| end)", SQLSERVER["due_steps"].body
+    )
+    assert {*due, "9"} == {*steps}
+    done = re.findall(r"@p_step = (\d+)", SQLSERVER["maintain_step"].body)
+    assert {*done} == {*steps}
 
 
 @pytest.mark.parametrize("name", sorted(SQLSERVER))

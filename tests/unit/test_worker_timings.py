@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rowlease.store import deadlines
-from rowlease.worker import timings
+from rowlease.worker import housekeeping, timings
 from rowlease.worker.claims import next_claim
 from rowlease.worker.host.health_reporter import interval_of
 
@@ -92,3 +92,10 @@ def test_the_routines_have_the_same_time_limits(
         path = repository / "sql" / engine / file.format(unknown=unknown, held_back=held_back)
         text = path.read_text(encoding="utf-8")
         assert {float(found) for found in re.findall(pattern, text)} == seconds, file
+
+
+def test_an_idle_worker_begins_few_transactions_a_day() -> None:
+    """On SQL Server an idle `maintain` begins one transaction: see test_maintain.py. A claim that
+    finds nothing writes nothing."""
+    calls = timedelta(days=1).total_seconds()
+    assert calls / housekeeping.MAINTAIN_IDLE + calls / timings.HEARTBEAT <= 50_000

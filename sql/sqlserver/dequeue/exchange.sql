@@ -31,8 +31,8 @@ declare @reported table (Part int not null, Place int not null, RequestId bigint
 begin transaction;
 if exists (select 1 from openjson(@p_complete_ids)) and exists (select 1 from openjson(@p_fail_ids))
 begin
-  set @ids = stuff(@p_fail_ids, 1, 1, left(@p_complete_ids, len(@p_complete_ids) - 1) + N',');
-  set @tokens = stuff(@p_fail_tokens, 1, 1, left(@p_complete_tokens, len(@p_complete_tokens) - 1) + N',');
+  set @ids = rowlease_internal.joined(@p_complete_ids, @p_fail_ids);
+  set @tokens = rowlease_internal.joined(@p_complete_tokens, @p_fail_tokens);
   exec rowlease_internal.take_held @ids, @tokens, @held output;
 end;
 if exists (select 1 from openjson(@p_complete_ids))

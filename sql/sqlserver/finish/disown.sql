@@ -4,10 +4,11 @@
 -- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did
 --           not list
 -- errors:   as abandon
--- locks:    as abandon
+-- locks:    as abandon; others' rows that are locked are skipped
 -- why:      if a claim commits but its answer is lost, it leaves leased requests that no worker
 --           knows about. Their leases would run out and count as crashes. A request being finished
---           concurrently is safe: abandon compares tokens under the lock of the row.
+--           concurrently is safe: it is skipped, or abandon finds another token under the lock of
+--           the row.
 create or alter procedure rowlease.disown
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_request_ids nvarchar(max),
   @p_lock_tokens nvarchar(max)
@@ -28,7 +29,7 @@ insert into @left (RequestId, LockToken)
 select q.RequestId, q.LockToken
   from (select distinct cast(o.value as nvarchar(400)) collate Latin1_General_100_BIN2 as queue_name
           from openjson(@p_queue_names) as o) as w
-  join rowlease.Queue as q with (forceseek (queue_expiring (QueueName)))
+  join rowlease.Queue as q with (forceseek (queue_expiring (QueueName)), readpast, readcommittedlock)
     on q.QueueName = w.queue_name
  where q.Status = 'Processing' and q.LockedBy = @p_worker_id
    and not exists (select 1 from @named as n

@@ -35,12 +35,15 @@ option (maxdop 1);
 set @kept = @@rowcount;
 update p
    set LockToken = s.LockToken, Fraction = s.Fraction, Note = s.Note, ReportedTime = @now
-  from rowlease.Progress as p with (updlock, holdlock)
-  join @given as s on s.RequestId = p.RequestId;
+  from @given as s
+ inner join rowlease.Progress as p with (index (progress_pkey), forceseek, updlock, holdlock)
+         on p.RequestId = s.RequestId
+option (loop join, force order, maxdop 1);
 insert into rowlease.Progress (RequestId, LockToken, Fraction, Note, ReportedTime)
 select s.RequestId, s.LockToken, s.Fraction, s.Note, @now
   from @given as s
- where not exists (select 1 from rowlease.Progress as p where p.RequestId = s.RequestId)
+ where not exists (select 1 from rowlease.Progress as p with (forceseek (progress_pkey (RequestId)))
+                    where p.RequestId = s.RequestId)
  order by s.RequestId;
 commit transaction;
 select @kept as kept;

@@ -47,8 +47,12 @@ select q.QueueName, q.Priority, -count(*), count(*)
   from @judged as j
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = j.RequestId
  group by q.QueueName, q.Priority;
-delete from rowlease.Attempt
- where Outcome = 'snoozed' and RequestId in (select j.RequestId from @judged as j);
+delete a
+  from @judged as j
+ inner join rowlease.Attempt as a with (index (attempt_pkey), forceseek, rowlock)
+         on a.RequestId = j.RequestId
+ where a.Outcome = 'snoozed'
+option (loop join, force order, maxdop 1);
 insert into rowlease.Attempt (RequestId, LockToken, AttemptNumber, WorkerId, StartedTime, EndedTime,
                               Outcome, Error, ExpiresTime)
 select q.RequestId, q.LockToken, q.NumAttempts, q.LockedBy, coalesce(q.StartedTime, q.LockedTime),

@@ -41,7 +41,10 @@ begin
     exec rowlease_internal.note_operation N'purge', @filter, N'{}', @p_actor, @now, 1, @id output;
     exec rowlease_internal.do_verb N'purge', @ids, @filter, N'{}', @id, @now, @now, @done output;
     set @count = (select count(*) from openjson(cast(@done as nvarchar(max))));
-    update rowlease.Operation set NumRequests = @count where OperationId = @id;
+    update o set NumRequests = @count
+      from rowlease.Operation as o with (index (operation_pkey), forceseek, rowlock)
+     where o.OperationId = @id
+    option (maxdop 1);
   end;
 end;
 if exists (select 1 from rowlease_internal.sample_requests(@p_queue_name, 1) as r

@@ -43,7 +43,10 @@ begin
   if @p_dry_run = 0
   begin
     delete from rowlease.[Load] where StreamName = @p_stream_name;
-    delete from rowlease.Batch where BatchId in (select c.BatchId from @batches as c);
+    delete b
+      from @batches as c
+     inner join rowlease.Batch as b with (index (batch_pkey), forceseek, rowlock) on b.BatchId = c.BatchId
+    option (loop join, force order, maxdop 1);
     delete from rowlease.Stream where StreamName = @p_stream_name;
     exec rowlease_internal.note_change N'forget_stream', N'stream', @p_stream_name, null, @p_actor;
   end;

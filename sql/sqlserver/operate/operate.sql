@@ -33,7 +33,10 @@ declare @touched table (RequestId bigint not null primary key, Outcome varchar(2
 begin transaction;
 if @p_operation_id is not null
 begin
-  update rowlease.Operation set NumRequests = NumRequests where OperationId = @p_operation_id;
+  update o set NumRequests = o.NumRequests
+    from rowlease.Operation as o with (index (operation_pkey), forceseek, rowlock)
+   where o.OperationId = @p_operation_id
+  option (maxdop 1);
   select @verb = o.Verb, @finished = o.FinishedTime, @filter = o.Filter, @arguments = o.Arguments,
          @started = o.StartedTime, @p_after = o.After
     from rowlease.Operation as o where o.OperationId = @p_operation_id;
@@ -72,10 +75,12 @@ begin
     from openjson(cast(@done as nvarchar(max)))
          with (request_id bigint, outcome varchar(20), new_request_id bigint) as d;
   set @count = (select count(*) from @touched as t where t.Outcome in ('ok', 'cancel_requested'));
-  update rowlease.Operation
-     set NumRequests = NumRequests + @count, LastTime = @now, After = @next,
+  update o
+     set NumRequests = o.NumRequests + @count, LastTime = @now, After = @next,
          FinishedTime = case when @next is null then @now end
-   where OperationId = @p_operation_id;
+    from rowlease.Operation as o with (index (operation_pkey), forceseek, rowlock)
+   where o.OperationId = @p_operation_id
+  option (maxdop 1);
   set @num = (select o.NumRequests from rowlease.Operation as o where o.OperationId = @p_operation_id);
 end;
 commit transaction;

@@ -22,8 +22,9 @@ from rowlease.worker.timings import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREA
 
 #: Seconds between two calls of `maintain` while tasks run.
 MAINTAIN = 1.0
-#: Seconds between two calls of `maintain` while no task runs.
-MAINTAIN_IDLE = 2.5
+#: Seconds between two calls of `maintain` while no task runs. Claims of idle workers find what is
+#: due and leases that have run out, so this decides when batches end and old rows go.
+MAINTAIN_IDLE = 3.0
 #: The shortest pause between two calls, in seconds.
 SHORTEST_PAUSE = 0.02
 

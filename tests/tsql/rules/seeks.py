@@ -27,6 +27,10 @@ FILTERED = {"status", "groupblocked", "returned"}
 SEEK = {"index", "forceseek"}
 #: Tables that grow, of which no statement may scan what it changes.
 LARGE = {"queue", "queuehistory", "queuedepth", "staging", "lane", "enqueuereceipt"}
+#: Tables with rows of many requests, of which no statement of a worker may scan anything, either.
+SOUGHT = LARGE | {
+    "lanepart", "attempt", "operation", "requeued", "batch", "batchwait", "progress", "ratestart",
+}  # fmt: skip
 #: Folders in which each look at those tables is a seek of a named index, too; but a receipt is
 #: looked up by its key, which is all the query has.
 PINNED = {"dequeue", "enqueue", "finish", "load", "maintain"}
@@ -35,10 +39,11 @@ BY_KEY = {"enqueuereceipt"}
 READ_WHOLE = {
     ("sample_requests", "queue"), ("sample_requests", "lane"), ("recount_queues", "queuedepth"),
     ("fold_depth", "queuedepth"), ("finish_idle_batches", "queuedepth"),
-    ("begin_day", "queuedepth"),
+    ("begin_day", "queuedepth"), ("sweep_progress", "progress"), ("due_steps", "progress"),
+    ("due_steps", "queuedepth"), ("advance_ids", "lanepart"),
 }  # fmt: skip
-#: Routines of operators that change all counts of a queue, and the table.
-CHANGED_WHOLE = {("delete_queue", "queuedepth")}
+#: Routines that change all counts of a queue, or look at all parts of the lane, and the table.
+CHANGED_WHOLE = {("delete_queue", "queuedepth"), ("sweep_lane", "lanepart")}
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"
 INDEX = re.compile(
     r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"
@@ -112,7 +117,7 @@ def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
     """A plan is made for the rows of one moment: a scan would lock the whole table at another."""
     for reference in file.tree.walk("NamedTableReference"):
         table = name_of(reference.get("SchemaObject"))
-        if table not in LARGE or is_inserted(reference):
+        if table not in SOUGHT or is_inserted(reference):
             continue
         seek = next((n for n in reference.children if n.kind == "ForceSeekTableHint"), None)
         columns = seek is not None and seek.get("ColumnValues") is not None

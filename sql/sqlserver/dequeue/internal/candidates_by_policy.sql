@@ -17,7 +17,9 @@ create or alter procedure rowlease_internal.candidates_by_policy
 as
 set nocount on;
 set xact_abort on;
-declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+declare @in_lane bit = (select count(*)
+                          from rowlease.[Load] as l
+                            with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
                          where l.QueueName = @p_queue_name and l.InLane = 1);
 declare @weights nvarchar(max), @aging_us bigint;
 declare @priority smallint, @offset float = rand(), @origin datetime2(6) = '2000-01-01';
@@ -43,8 +45,10 @@ end;
 insert into @waiting (Priority, Weight, Quota)
 select b.Priority, 0, @p_limit
   from (select distinct p.Priority
-          from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
-         inner join rowlease.LanePart as p on p.RunNumber = l.RunNumber
+          from rowlease.[Load] as l
+            with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
+         inner join rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber)))
+                 on p.RunNumber = l.RunNumber
          where l.QueueName = @p_queue_name and l.InLane = 1) as b
  where b.Priority not in (select w.Priority from @waiting as w)
    and exists (select 1 from rowlease_internal.first_in_lane(@p_queue_name, b.Priority, 1, @p_met));

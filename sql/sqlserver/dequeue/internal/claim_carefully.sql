@@ -24,11 +24,11 @@ set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
 declare @by_policy bit, @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
 declare @expires datetime2(6) = rowlease_internal.add_ms(@p_now, @p_lease_ms);
-declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
                          where l.QueueName = @p_queue_name and l.InLane = 1);
 declare @met_ids nvarchar(max), @lane nvarchar(max), @candidates xml, @moved xml, @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
--- Turn: null while nothing is known, if others hold it, or if it is behind another of its group.
+-- Turn: null while nothing is known, or if it cannot be had now; 0 if its row is locked.
 -- RunNumber, Priority and Part: of a request in the lane.
 declare @met table (Place int identity primary key, RequestId bigint not null unique,
                     GroupKey nvarchar(200) collate Latin1_General_100_BIN2, Turn int,
@@ -46,12 +46,12 @@ begin
   if @by_policy = 0 and @in_lane = 1
     exec rowlease_internal.candidates_by_policy @p_queue_name, 'strict', @left, @met_ids, @candidates output;
   if @candidates is not null
-    insert into @met (RequestId, GroupKey, RunNumber, Priority, Part)
-    select c.i, q.GroupKey, c.r, c.p, c.t
+    insert into @met (RequestId, GroupKey, Turn, RunNumber, Priority, Part)
+    select c.i, q.GroupKey, case when coalesce(c.r, q.RequestId) is null then 0 end, c.r, c.p, c.t
       from openjson(cast(@candidates as nvarchar(max))) as o
      cross apply openjson(o.value) with (i bigint, r bigint, p smallint, t bigint) as c
-      left join rowlease.Queue as q with (index (queue_pkey), forceseek) on q.RequestId = c.i
-     where c.r is not null or q.RequestId is not null order by cast(o.[key] as int)
+      left join rowlease.Queue as q with (index (queue_pkey), forceseek, readpast, readcommittedlock)
+        on q.RequestId = c.i order by cast(o.[key] as int)
     option (loop join, force order, maxdop 1);
   else
     insert into @met (RequestId, GroupKey)
@@ -67,7 +67,7 @@ begin
   while @place < @last
   begin
     set @place = @place + 1;
-    select @id = m.RequestId, @group = m.GroupKey, @granted = 1 from @met as m where m.Place = @place;
+    select @id = m.RequestId, @group = m.GroupKey, @granted = coalesce(m.Turn, 1) from @met as m where m.Place = @place;
     if @group is not null
       exec rowlease_internal.take_group @id, @p_queue_name, @group, @p_group_rate, @p_now,
                                         @granted output;

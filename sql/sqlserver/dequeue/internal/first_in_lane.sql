@@ -22,7 +22,8 @@ begin
   begin
     set @run = null;
     select top (1) @run = l.RunNumber, @time = l.PromotedTime, @load = l.Place, @level = b.Priority
-      from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+      from rowlease.[Load] as l
+        with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
      cross apply (
        select top (1) p.Priority
          from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber)))

@@ -3,7 +3,7 @@
 --           p_lease_ms bigint, p_leased xml output, p_more bit output, p_wait_ms bigint output
 -- returns:  p_leased -- the ids in claim order, as a JSON array; null: none; p_more, p_wait_ms -- as
 --           dequeue
--- errors:   RL001 bad argument, RL002 unknown queue
+-- errors:   RL001 bad argument, RL002 unknown queue; 51012 as try_lock
 -- locks:    keys of the claim's index, for update, in claim order, skipping locked ones; the requests'
 --           own locks, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      the plain way to claim. It is for queues with strict order, without groups, in-flight
@@ -68,8 +68,10 @@ begin
   exec @granted = sys.sp_getapplock @Resource = @name, @LockMode = 'Exclusive',
                                     @LockOwner = 'Transaction', @LockTimeout = 0,
                                     @DbPrincipal = N'rowlease_lock';
-  if @granted < 0
+  if @granted = -1
     set @plain = 0;
+  if @granted < -1
+    throw 51012, N'the lock of a request cannot be taken; nothing was done, call again', 1;
 end;
 if @plain = 0
 begin

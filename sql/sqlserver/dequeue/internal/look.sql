@@ -16,7 +16,8 @@ return
          case when s.Policy = 'strict' and s.MaxInFlight is null and s.Rate is null
                and s.ConsumerPriorities = 0
                and not exists (
-                 select 1 from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+                 select 1 from rowlease.[Load] as l
+                   with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
                   where l.QueueName = s.QueueName and l.InLane = 1)
                and not exists (
                  select 1 from rowlease.Queue as q

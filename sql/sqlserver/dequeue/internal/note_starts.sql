@@ -32,7 +32,8 @@ select @p_queue_name, n.RateKey, t.StartedTime, coalesce(l.Total, 0) + n.NumStar
        rowlease_internal.add_ms(t.StartedTime, n.PeriodMs)
   from @new as n
  outer apply (
-   select top (1) s.StartedTime, s.Total from rowlease.RateStart as s
+   select top (1) s.StartedTime, s.Total
+     from rowlease.RateStart as s with (forceseek (rate_start_pkey (QueueName, RateKey)))
     where s.QueueName = @p_queue_name and s.RateKey = n.RateKey
     order by s.StartedTime desc, s.Total desc) as l
  cross apply (select case when l.StartedTime > @p_now then l.StartedTime else @p_now end

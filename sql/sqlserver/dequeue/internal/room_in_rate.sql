@@ -18,11 +18,13 @@ return
          rowlease_internal.add_ms(f.StartedTime, r.period_ms) as next_start
     from rowlease_internal.rate_parts(@p_rate) as r
    outer apply (
-     select top (1) s.StartedTime, s.Total - s.NumStarts as Before from rowlease.RateStart as s
+     select top (1) s.StartedTime, s.Total - s.NumStarts as Before
+       from rowlease.RateStart as s with (forceseek (rate_start_pkey (QueueName, RateKey)))
       where s.QueueName = @p_queue_name and s.RateKey = @p_rate_key
         and s.StartedTime > rowlease_internal.add_ms(@p_now, -r.period_ms)
       order by s.StartedTime, s.Total) as f
    outer apply (
-     select top (1) s.Total from rowlease.RateStart as s
+     select top (1) s.Total
+       from rowlease.RateStart as s with (forceseek (rate_start_pkey (QueueName, RateKey)))
       where s.QueueName = @p_queue_name and s.RateKey = @p_rate_key
       order by s.StartedTime desc, s.Total desc) as l;

@@ -2,18 +2,21 @@
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_limit int, p_moved int output
 -- returns:  p_moved -- how many moved
 -- errors:   none
--- locks:    rows of queue, exclusive, skipping locked ones
+-- locks:    the requests' groups, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      scheduled rows are not in the claim's index until they are due. The read keeps no
---           locks; see break_expired.
+--           locks; see break_expired. Who looks at a group skips locked rows, so whoever changes the
+--           status of a request holds its group's lock: see group_is_free.
 create or alter procedure rowlease_internal.wake_due
   @p_queue_name nvarchar(400), @p_now datetime2(6), @p_limit int, @p_moved int output
 as
 set nocount on;
 set xact_abort on;
-declare @due table (RequestId bigint not null primary key);
+declare @name nvarchar(255), @granted bit;
+declare @due table (RequestId bigint not null primary key, LockName nvarchar(255));
 declare @moved table (RequestId bigint not null primary key, Priority smallint not null);
-insert into @due (RequestId)
-select top (@p_limit) q.RequestId
+insert into @due (RequestId, LockName)
+select top (@p_limit) q.RequestId,
+       case when q.GroupKey is not null then rowlease_internal.lock_name(N'g', q.QueueName, q.GroupKey) end
   from rowlease.Queue as q
     with (forceseek (queue_scheduled (QueueName)), readpast, readcommittedlock)
  where q.QueueName = @p_queue_name and q.Status = 'Scheduled' and q.DueTime <= @p_now
@@ -22,6 +25,14 @@ option (maxdop 1);
 set @p_moved = @@rowcount;
 if @p_moved = 0
   return;
+set @name = (select min(d.LockName) from @due as d);
+while @name is not null
+begin
+  exec rowlease_internal.try_lock @name, @granted output;
+  if @granted = 0
+    delete from @due where LockName = @name;
+  set @name = (select min(d.LockName) from @due as d where d.LockName > @name);
+end;
 update rowlease.Queue set Status = 'Pending', Returned = 0
 output inserted.RequestId, inserted.Priority into @moved (RequestId, Priority)
   from @due as d

@@ -15,7 +15,7 @@ insert into @old (RequestId, LockToken)
 select n.RequestId, n.LockToken
   from (select a.RequestId, a.LockToken,
                row_number() over (partition by a.RequestId order by a.LockToken desc) as place
-          from rowlease.Attempt as a with (forceseek)
+          from rowlease.Attempt as a with (forceseek (attempt_pkey (RequestId)))
          where a.RequestId in (select cast(i.value as bigint) from openjson(@p_request_ids) as i)) as n
  where n.place > 10;
 if @@rowcount > 0

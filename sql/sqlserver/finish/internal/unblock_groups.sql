@@ -2,9 +2,11 @@
 -- params:   p_groups nvarchar(max) -- as lock_groups
 -- returns:  nothing
 -- errors:   none
--- locks:    one waiting row of queue per group, exclusive; the groups' locks are held already
+-- locks:    one waiting row of queue per group, exclusive, skipping rows that are not committed; the
+--           groups' locks are held already
 -- why:      called when a request of a group is finished: until then, the next request is not in
---           the index that claims use.
+--           the index that claims use. A row that is skipped is of an enqueue that is not committed,
+--           and not blocked: see group_is_free.
 create or alter procedure rowlease_internal.unblock_groups @p_groups nvarchar(max)
 as
 set nocount on;
@@ -17,7 +19,8 @@ select h.RequestId
   from openjson(@p_groups) with (q nvarchar(100), g nvarchar(200)) as g
  cross apply (
    select top (1) q.RequestId, q.GroupBlocked
-     from rowlease.Queue as q with (forceseek (queue_group (QueueName, GroupKey)))
+     from rowlease.Queue as q
+       with (forceseek (queue_group (QueueName, GroupKey)), readpast, readcommittedlock)
     where q.QueueName = g.q collate Latin1_General_100_BIN2
       and q.GroupKey = g.g collate Latin1_General_100_BIN2
       and q.GroupKey is not null and q.Status <> 'Failed'

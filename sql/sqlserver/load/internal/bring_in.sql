@@ -37,7 +37,8 @@ select r.RequestId, l.QueueName, r.Kind, 'Pending', r.Priority, l.PromotedTime, 
  inner join rowlease.Lane as r with (index (lane_pkey), forceseek, updlock, rowlock, readpast)
          on r.RunNumber = m.RunNumber and r.Priority = m.Priority and r.Part = m.Part
         and r.RequestId = m.RequestId
- inner join rowlease.[Load] as l on l.RunNumber = m.RunNumber and l.InLane = 1
+ inner join rowlease.[Load] as l with (forceseek (load_run (RunNumber)))
+         on l.RunNumber = m.RunNumber and l.RunNumber > 0 and l.InLane = 1
 option (loop join, force order, maxdop 1);
 delete r
   from @rows as m

@@ -24,11 +24,6 @@ if @p_step = 2
 else if @p_step = 3
   delete from rowlease.Worker with (rowlock, readpast)
    where HeartbeatTime < dateadd(hour, -1, @p_now);
-else if @p_step = 4
-  delete top (@p_limit) from rowlease.Progress with (rowlock, readpast)
-   where not exists (select 1 from rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
-                      where q.RequestId = Progress.RequestId and q.LockToken = Progress.LockToken
-                        and q.LockedBy is not null);
 else if @p_step = 7
   delete from rowlease.QueueWaiter with (rowlock, readpast)
    where ExpiresTime < dateadd(minute, -1, @p_now);
@@ -59,6 +54,8 @@ begin
   exec rowlease_internal.wake_due @p_queue_name, @p_now, @p_limit, @rows output;
   set @p_rows = @rows;
 end;
+if @p_step = 4
+  exec rowlease_internal.sweep_progress @p_limit, @p_rows output;
 if @p_step = 5
   exec rowlease_internal.sweep_attempts @p_now, @p_limit, @p_rows output;
 if @p_step = 6

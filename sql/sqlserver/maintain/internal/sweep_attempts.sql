@@ -23,14 +23,19 @@ select top (@p_limit) a.RequestId, a.LockToken,
             else (select dateadd(day, @days, max(h.CompletionTime))
                     from rowlease.QueueHistory as h with (forceseek (queue_history_request (RequestId)))
                    where h.RequestId = a.RequestId) end
-  from rowlease.Attempt as a with (readpast, readcommittedlock)
+  from rowlease.Attempt as a
+    with (forceseek (attempt_expiring (ExpiresTime)), readpast, readcommittedlock)
  where a.ExpiresTime <= @p_now order by a.ExpiresTime;
 update a set ExpiresTime = dateadd(day, 1, case when d.Needed > @p_now then d.Needed else @p_now end)
   from @due as d
- inner join rowlease.Attempt as a with (rowlock) on a.RequestId = d.RequestId and a.LockToken = d.LockToken
- where d.Needed is not null;
+ inner join rowlease.Attempt as a with (index (attempt_pkey), forceseek, rowlock, readpast)
+         on a.RequestId = d.RequestId and a.LockToken = d.LockToken
+ where d.Needed is not null
+option (loop join, force order, maxdop 1);
 delete a
   from @due as d
- inner join rowlease.Attempt as a with (rowlock) on a.RequestId = d.RequestId and a.LockToken = d.LockToken
- where d.Needed is null;
+ inner join rowlease.Attempt as a with (index (attempt_pkey), forceseek, rowlock, readpast)
+         on a.RequestId = d.RequestId and a.LockToken = d.LockToken
+ where d.Needed is null
+option (loop join, force order, maxdop 1);
 set @p_dropped = @@rowcount;

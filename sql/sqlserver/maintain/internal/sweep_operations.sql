@@ -2,7 +2,7 @@
 -- params:   p_now datetime2(6), p_limit int, p_dropped bigint output
 -- returns:  p_dropped -- how many were dropped
 -- errors:   none
--- locks:    rows of operation, exclusive, skipping locked ones; rows of requeued
+-- locks:    rows of requeued and operation, exclusive, skipping locked ones
 -- why:      90 days answer most questions about who did what; copy the rows to keep them for longer.
 create or alter procedure rowlease_internal.sweep_operations
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
@@ -12,9 +12,17 @@ set xact_abort on;
 declare @old table (OperationId bigint not null primary key);
 insert into @old (OperationId)
 select top (@p_limit) o.OperationId
-  from rowlease.Operation as o with (readpast, readcommittedlock)
+  from rowlease.Operation as o
+    with (forceseek (operation_last (LastTime)), readpast, readcommittedlock)
  where o.LastTime < dateadd(day, -90, @p_now) order by o.LastTime;
-delete from rowlease.Requeued where OperationId in (select d.OperationId from @old as d);
-delete from rowlease.Operation with (rowlock)
- where OperationId in (select d.OperationId from @old as d);
+delete r
+  from @old as d
+ inner join rowlease.Requeued as r with (index (requeued_operation), forceseek, rowlock, readpast)
+         on r.OperationId = d.OperationId
+option (loop join, force order, maxdop 1);
+delete o
+  from @old as d
+ inner join rowlease.Operation as o with (index (operation_pkey), forceseek, rowlock, readpast)
+         on o.OperationId = d.OperationId
+option (loop join, force order, maxdop 1);
 set @p_dropped = @@rowcount;

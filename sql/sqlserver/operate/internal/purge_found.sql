@@ -18,7 +18,11 @@ select q.QueueName, q.Priority, q.LoadId, -sum(case when q.Status = 'Scheduled' 
        -sum(case when q.Status = 'Failed' then 1 else 0 end)
   from @ids as i join rowlease.Queue as q on q.RequestId = i.RequestId
  where q.LockedBy is null group by q.QueueName, q.Priority, q.LoadId;
-delete from rowlease.Attempt where RequestId in (select i.RequestId from @ids as i);
+delete a
+  from @ids as i
+ inner join rowlease.Attempt as a with (index (attempt_pkey), forceseek, rowlock)
+         on a.RequestId = i.RequestId
+option (loop join, force order, maxdop 1);
 delete q
   from @ids as i
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
