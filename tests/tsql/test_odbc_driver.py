@@ -240,17 +240,28 @@ def test_migrate_refuses_a_server_that_is_too_old(
     assert not [text for text in sent(server) if "create" in text.lower()]
 
 
+def test_migrate_refuses_a_database_whose_readers_wait_unless_it_is_told_to_go_on(
+    server: FakeServer,
+) -> None:
+    server.answer("sp_getapplock", Rows([0]))
+    server.answer("EngineEdition", Rows((3, 15, 150, False, "[db]")))
+    says = r"SNAPSHOT is off.*: alter database \[db\] set read_committed_snapshot on; or run `row"
+    with pytest.raises(ConfigError, match=says):
+        migrate(server.dsn)
+    assert not [text for text in sent(server) if "create" in text.lower()]
+
+
 @pytest.mark.parametrize(
     ("server_is", "says"), [((5, 12, 150, True), None), ((3, 15, 150, False), "set read_committed")]
 )
-def test_migrate_looks_at_how_readers_wait(
+def test_migrate_advises_on_how_readers_wait(
     server: FakeServer, server_is: tuple[object, ...], says: str | None
 ) -> None:
     server.answer("EngineEdition", Rows((*server_is, "[db]")))
     with closing(sqlserver_migrate._connection(odbc_string(server.dsn, "test"))) as own:
         engine = sa.create_engine("mssql+pyodbc://", creator=lambda: own)
         with engine.connect() as connection:
-            advice = sqlserver_migrate.check_server(connection, "here")
+            advice = sqlserver_migrate.check_server(connection, "here", allow_blocking_reads=True)
     assert advice is None if says is None else says in str(advice)
 
 

@@ -32,7 +32,15 @@ WAITS = "another session holds a table that the migration needs; trying again â€
     help="Only compare the database with this release. Print each difference with advice, and exit "
     "with 1 if there is any.",
 )
-def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
+@click.option(
+    "--allow-blocking-reads",
+    is_flag=True,
+    help="On SQL Server, accept a database whose READ_COMMITTED_SNAPSHOT is off: readers of a row "
+    "wait for its writers.",
+)
+def migrate(
+    dsn: str | None, as_json: bool, as_sql: bool, check: bool, allow_blocking_reads: bool
+) -> None:
     """Create or update the tables and routines of this version.
 
     You may repeat this command, run it on several hosts at once, and run it while workers work. All
@@ -57,7 +65,11 @@ def migrate(dsn: str | None, as_json: bool, as_sql: bool, check: bool) -> None:
             click.echo(migration_sql(found), nl=False)  # noqa: TID251
         return
     with database(dsn) as found:
-        done = bring_up(found, on_retry=lambda _: say(WAITS, err=True))
+        done = bring_up(
+            found,
+            allow_blocking_reads=allow_blocking_reads,
+            on_retry=lambda _: say(WAITS, err=True),
+        )
     where = redact(found)
     if done.advice:
         say(f"{where}: {done.advice}", err=True)

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from rowlease.errors import ConfigError, RowleaseError, StoreConflict
 from rowlease.model import Finding
@@ -118,7 +119,10 @@ def bulk_store(dsn: str, application_name: str) -> BulkStore:
 
 
 def migrate(
-    dsn: str, *, on_retry: Callable[[StoreConflict], object] = lambda error: None
+    dsn: str,
+    *,
+    allow_blocking_reads: bool = False,
+    on_retry: Callable[[StoreConflict], object] = lambda error: None,
 ) -> Migrated:
     """Bring the database to this version's schema and routines, in one transaction.
 
@@ -129,19 +133,23 @@ def migrate(
     back and tried again for ten minutes. Between two tries, the migration blocks no other call.
 
     Args:
+        allow_blocking_reads: on SQL Server, accept a database without READ_COMMITTED_SNAPSHOT.
         on_retry: a function that is called with the error before each further try.
 
     Raises:
-        ConfigError: the DSN cannot be read.
+        ConfigError: the DSN cannot be read, or the database has a setting that rowlease refuses.
         SchemaMismatch: the database is newer than this version.
         StoreUnavailable: the database cannot be reached.
         AccessDenied: the user may not create the objects.
         StoreError: any other error of the database.
     """
     check_engine(dsn)
+    upgrade: Callable[[str], Migrated]
     if is_sqlserver(dsn):
         from rowlease.store.sqlserver.driver_errors import is_lock_conflict
-        from rowlease.store.sqlserver.migrate import migrate as upgrade
+        from rowlease.store.sqlserver.migrate import migrate as sqlserver
+
+        upgrade = partial(sqlserver, allow_blocking_reads=allow_blocking_reads)
     else:
         from rowlease.store.postgresql.driver_errors import is_lock_conflict
         from rowlease.store.postgresql.migrate import migrate as upgrade

@@ -61,11 +61,11 @@ SERVER = """
 BOUND_LATER = 2
 
 
-def migrate(dsn: str) -> Migrated:
+def migrate(dsn: str, *, allow_blocking_reads: bool = False) -> Migrated:
     """See `rowlease.store.migrate`."""
     with _connected(dsn) as connection:
         _take_turns(connection)
-        advice = check_server(connection, redact(dsn))
+        advice = check_server(connection, redact(dsn), allow_blocking_reads)
         done = bring_up(connection, ENGINE, redact(dsn), _read, _put_routines)
         if done.newer:
             return done._replace(advice=advice)
@@ -74,11 +74,14 @@ def migrate(dsn: str) -> Migrated:
         return done._replace(advice="; ".join(filter(None, texts)) or None)
 
 
-def check_server(connection: sa.Connection, where: str) -> str | None:
+def check_server(
+    connection: sa.Connection, where: str, allow_blocking_reads: bool = False
+) -> str | None:
     """Check that the server has what the routines need. Return advice about its settings, or None.
 
     Raises:
-        ConfigError: the server is too old, or the database's compatibility level is too low.
+        ConfigError: the server is too old, or the database's compatibility level is too low, or
+            READ_COMMITTED_SNAPSHOT is off and `allow_blocking_reads` is false.
     """
     edition, version, level, has_snapshot, name = connection.exec_driver_sql(SERVER).one()
     if edition not in AZURE and version < OLDEST_SERVER:
@@ -93,9 +96,15 @@ def check_server(connection: sa.Connection, where: str) -> str | None:
         )
     if has_snapshot:
         return None
-    return (
-        f"READ_COMMITTED_SNAPSHOT is off, so readers of a row wait for its writers; while no other "
+    advice = (
+        "READ_COMMITTED_SNAPSHOT is off, so readers of a row wait for its writers; while no other "
         f"session uses the database: alter database {name} set read_committed_snapshot on"
+    )
+    if allow_blocking_reads:
+        return advice
+    raise ConfigError(
+        f"in the database at {where}, {advice}; or run `rowlease migrate --allow-blocking-reads`, "
+        "if you accept what docs/sqlserver.md says of it"
     )
 
 
