@@ -40,8 +40,7 @@ return
            where q.RequestId = p.RequestId and q.LockToken = p.LockToken and q.LockedBy is not null))
      union all
      select 5 where exists (
-       select 1 from rowlease.Attempt as a
-         with (forceseek (attempt_expiring (ExpiresTime)), readpast, readcommittedlock)
+       select 1 from rowlease.Attempt as a with (forceseek (attempt_expiring (ExpiresTime)), readpast, readcommittedlock)
         where a.ExpiresTime <= @p_now)
      union all
      select 6 where exists (select 1 from rowlease_internal.sweepable(t.day_ago, t.kept))
@@ -71,18 +70,15 @@ return
       where r.ExpiresTime is not null
      union all
      select 12 where exists (
-       select 1 from rowlease.Operation as o
-         with (forceseek (operation_last (LastTime)), readpast, readcommittedlock)
+       select 1 from rowlease.Operation as o with (forceseek (operation_last (LastTime)), readpast, readcommittedlock)
         where o.LastTime < dateadd(day, -90, @p_now))
      union all
      select 13 where exists (
-       select 1 from rowlease.Batch as b
-         with (forceseek (batch_idle (BatchId)), readpast, readcommittedlock)
+       select 1 from rowlease.Batch as b with (forceseek (batch_idle (BatchId)), readpast, readcommittedlock)
         where b.BatchId > N'' and b.NumLive = 0 and b.FinishedTime is null)
      union all
      select 14 where exists (
-       select 1 from rowlease.Batch as b
-         with (forceseek (batch_finished (FinishedTime)), readpast, readcommittedlock)
+       select 1 from rowlease.Batch as b with (forceseek (batch_finished (FinishedTime)), readpast, readcommittedlock)
         where b.FinishedTime < t.kept and b.NumLive = 0 and b.NumFailed = 0)
      union all
      select 16 where exists (
