@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
+from rowlease.errors import AccessDenied, ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.model import Held
 from rowlease.store import Store, migrate, open_store
 from rowlease.store.error_texts import TABLE
@@ -149,11 +149,20 @@ def test_an_error_that_ends_the_connection_is_reported(
     assert server.heard(Kind.LOGIN) == 1
 
 
-@pytest.mark.parametrize("number", [4060, 18456, 18487, 40613])
-def test_a_refused_login_is_reported_with_its_reason(number: int, server: FakeServer) -> None:
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(4060, StoreUnavailable), (40613, StoreUnavailable), (18456, AccessDenied),
+     (18487, AccessDenied)],
+)  # fmt: skip
+def test_a_refused_login_is_reported_with_its_reason(
+    number: int, kind: type[StoreError], server: FakeServer
+) -> None:
+    """A worker asks again for ever only where that may help: a wrong password stays wrong."""
     server.refuses = Failure(number, "not you")
-    with closing(open_store(server.dsn)) as refused, pytest.raises(StoreUnavailable) as raised:
+    with closing(open_store(server.dsn)) as refused, pytest.raises(kind) as raised:
         refused.depth()
+    assert raised.value.transient == (kind is StoreUnavailable)
+    assert (server.heard(Kind.LOGIN) > 1) == raised.value.transient
     assert "not you" in str(raised.value)
     assert "secret" not in str(raised.value)
 

@@ -68,10 +68,13 @@ class Entry(NamedTuple):
 #: serialization failure, a cancelled query.
 CONFLICT = Entry(
     StoreConflict,
-    ("40", "55P03", "57014", 601, 1203, 1205, 1222, 2021, 3948, 3950, 3960, 3966, 51012),
+    (
+        "40", "55P03", "57014", 601, 669, 1203, 1205, 1222, 2021, 2816, 3948, 3950, 3960, 3961,
+        3966, 10922, 20041, 22335, 41301, 41302, 41305, 41325, 41839, 51012,
+    ),
     "{text}",
     "{text} at {where}; run `rowlease migrate` again",
-)
+)  # fmt: skip
 #: The server is read-only. After a failover, another server may have the same name.
 STANDBY = Entry(
     StoreUnavailable,
@@ -86,15 +89,15 @@ SECONDARY = Entry(
     "availability group in the DSN",
 )
 #: The connection failed, or the server is stopping, starting or failing. On SQL Server, also a
-#: failed login or a missing database.
+#: missing database: it may be the one that is failing over.
 LOST = Entry(
     StoreUnavailable,
     (
         "08", "57", "58", "HYT00", "HYT01",
-        2, 53, 64, 121, 233, 596, 615, 921, 922, 927, 941, 942, 952, 988, 4060, 4064, 6005, 10053,
-        10054, 10060, 10061, 17142, 17187, 17197, 17892, 18401, 18452, 18456, 18470, 18486, 18487,
-        18488, 40143, 40197, 40501, 40549, 40550, 40551, 40552, 40553, 40613, 40615, 49918, 49919,
-        49920, 49983,
+        2, 20, 53, 64, 121, 233, 596, 615, 921, 922, 926, 927, 941, 942, 952, 988, 997, 4060, 4064,
+        4221, 6005, 10053, 10054, 10060, 10061, 11001, 17142, 17187, 17197, 17889, 17892, 18401,
+        35278, 40143, 40189, 40197, 40501, 40549, 40550, 40551, 40552, 40553, 40613, 40615, 40642,
+        40648, 40675, 42108, 42109, 49918, 49919, 49920, 49977, 49983,
     ),
     "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
 )  # fmt: skip
@@ -206,6 +209,20 @@ TABLE = (
         "{text} at {where}; `rowlease migrate` needs a user that may create a schema, roles, "
         "tables and procedures, as db_owner may",
     ),
+    Entry(
+        ConfigError,
+        (1934,),
+        "{text}; begin the session with: set quoted_identifier, ansi_warnings, ansi_padding, "
+        "arithabort, concat_null_yields_null on; set numeric_roundabort off",
+    ),
+    # A login that is refused stays refused: the password is wrong, or it is locked, disabled or
+    # expired.
+    Entry(
+        AccessDenied,
+        (18452, 18456, 18470, 18486, 18487, 18488),
+        "the database at {where} refuses the login: {text}; check the user and the password of the "
+        "DSN",
+    ),
     # Whoever owns the schema decides what its routines do, with the rights of their caller.
     Entry(
         ConfigError,
@@ -249,7 +266,7 @@ TABLE = (
     ),
     Entry(
         StoreUnavailable,
-        ("53200", 701, 802, 8645, 8651),
+        ("53200", 701, 802, 8628, 8645, 8651),
         "the database at {where} is out of memory: {text}",
     ),
     Entry(

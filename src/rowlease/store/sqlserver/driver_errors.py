@@ -24,7 +24,7 @@ ABOUT_A_NAME = (547, 2601, 2627)
 #: The errors after which Azure's documentation tells clients to reconnect.
 SERVER_BUSY = {4060, 10928, 10929, 40143, 40197, 40501, 40613, 49918, 49919, 49920}
 #: The errors of a call for which the server has no memory, no memory for locks, or no disk space.
-EXHAUSTED = {701, 802, 1101, 1105, 1204, 8645, 8651, 9002, 40544}
+EXHAUSTED = {701, 802, 1101, 1105, 1204, 8628, 8645, 8651, 9002, 40544}
 #: The error of a transaction that was rolled back to end a deadlock.
 DEADLOCK = 1205
 #: The error of a statement that waited too long for a lock.
