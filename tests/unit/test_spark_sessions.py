@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from typing import Any
 
 import pytest
 
-import rowlease.spark
 from rowlease.errors import ConfigError
 from rowlease.spark import enqueue, read_requests, work
 from rowlease.spark.columns import ColumnKeywords, RequestColumns
@@ -38,12 +36,6 @@ Remote.sparkSession = Remote()
 def test_a_session_of_spark_connect_is_told_what_works_there(call: Any) -> None:
     with pytest.raises(ConfigError, match=r"Spark Connect.*format\(\"rowlease\"\)"):
         call(Remote())
-
-
-def test_an_old_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "4.0.1")
-    with pytest.raises(ConfigError, match=r"PySpark 4\.1 or newer; this is 4\.0\.1"):
-        importlib.reload(rowlease.spark)
 
 
 def test_the_keywords_of_columns_are_those_of_request_columns() -> None:
