@@ -274,6 +274,7 @@ NOT_THERE = (
     "/requests/1/payload",
     "/requests?after=x",
     "/static/../application.py",
+    "/static/nothing",
     "/actions/nothing",
 )
 
@@ -283,6 +284,7 @@ def test_what_is_not_there_is_not_found(browser: Browser) -> None:
         page = browser.get(path)
         assert page.status_code in (404, 405), path
         assert is_strict(page.text)
+        assert "/static/static/" not in page.text
 
 
 def test_a_search_that_has_found_nothing_yet_continues_by_itself(

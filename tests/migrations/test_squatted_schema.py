@@ -57,6 +57,11 @@ TRAPS = {
     " $$ select rowlease.spy() is not null $$;"
     " create operator rowlease.= (function = rowlease.equal, leftarg = text, rightarg = text)",
     "an aggregate": "create aggregate rowlease.max(int) (sfunc = int4larger, stype = int)",
+    "a materialized view": "create materialized view rowlease.alembic_version as"
+    " select '0001'::text as version_num",
+    "a policy": "create table rowlease.alembic_version (version_num text);"
+    " create policy p on rowlease.alembic_version using (rowlease.spy() is not null);"
+    " alter table rowlease.alembic_version enable row level security, force row level security",
     "a sequence": "create sequence rowlease.queue_request_id_seq",
     "a view of the requests": "create view rowlease.requests as select rowlease.spy() as x",
     **{f"a routine {name}": text for name, text in FUNCTIONS.items()},

@@ -107,6 +107,7 @@ class Dashboard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope[rendering.BASE] = str(scope.get("root_path", "")).rstrip("/")
         request = Request(scope, receive)
         await self._guarded(request)(scope, receive, rendering.with_headers(request, send))
 

@@ -93,9 +93,13 @@ def set_cookie(response: Response, request: Request, value: str) -> None:
     )
 
 
+#: The key of a scope with the dashboard's own `root_path`, which a mount inside of it changes.
+BASE = "rowlease.base"
+
+
 def base(request: Request) -> str:
     """The path below which the dashboard is mounted."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
+    return str(request.scope[BASE])
 
 
 def path(request: Request) -> str:
