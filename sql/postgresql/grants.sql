@@ -71,7 +71,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.list_days, rowlease.list_kinds,
                           rowlease.finish_batches, rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
-grant execute on function rowlease.discard_load, rowlease.forget_stream,
+grant execute on function rowlease.discard_load, rowlease.forget_stream, rowlease.enqueue_by_operator,
                           rowlease.pause, rowlease.resume,
                           rowlease.configure_queue, rowlease.delete_queue,
                           rowlease.maintain, rowlease.advance_ids, rowlease.recount, rowlease.operate,

@@ -74,6 +74,7 @@ grant execute on rowlease.diagnose to rowlease_operator;
 grant execute on rowlease.diagnose_server to rowlease_operator;
 grant execute on rowlease.diagnose_sessions to rowlease_operator;
 grant execute on rowlease.discard_load to rowlease_operator;
+grant execute on rowlease.enqueue_by_operator to rowlease_operator;
 grant execute on rowlease.recount to rowlease_operator;
 grant execute on rowlease.advance_ids to rowlease_operator;
 grant execute on rowlease.operate to rowlease_operator;

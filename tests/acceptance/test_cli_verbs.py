@@ -86,6 +86,7 @@ ELSEWHERE = {
     },
     "by programs": {"enqueue", "listen_finished"},
     "by `rowlease top` on a terminal, and the dashboard": {"measure_waits"},
+    "by the dashboard": {"enqueue_by_operator", "list_days", "list_kinds"},
     "by Spark": {"begin_load", "discard_staged", "promote", "report_load"},
     "`rowlease requests` calls `operate` instead": {"cancel", "purge", "requeue"},
     "by autoscalers": {"demand"},
@@ -173,7 +174,7 @@ def test_every_change_by_a_command_is_in_the_audit_with_its_operator(
         if command not in ("worker", "requests result 1 --json"):  # which waits for a worker
             run(command)
     noted = sql("select verb, actor from rowlease.operations")
-    assert {verb for verb, _ in noted} == {*CHANGES, *VERBS} - {"operate"}
+    assert {verb for verb, _ in noted} == {*CHANGES, *VERBS} - {"operate", "enqueue_by_operator"}
     assert {actor for _, actor in noted} == {getpass.getuser()}
     run("schedule add nightly '0 3 * * *' double --actor ann")
     assert sql("select actor from rowlease.operations order by operation_id desc limit 1") == [

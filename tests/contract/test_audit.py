@@ -72,6 +72,7 @@ CALLS = {
     "resume_schedule": Case(SCHEDULE, OF_SCHEDULE, paused_nightly),
     "fire_schedule": Case(SCHEDULE, OF_SCHEDULE, nightly),
     "remove_schedule": Case(SCHEDULE, OF_SCHEDULE, nightly),
+    "enqueue_by_operator": Case(QUEUE, {**OF_QUEUE, "p_kind": "tidy"}, verb="enqueue"),
     "operate": Case(
         {"queue": "default", "status": ["Failed"]},
         {"p_verb": "purge", "p_filter": '{"queue": "default"}'},

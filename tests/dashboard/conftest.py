@@ -30,15 +30,23 @@ class Forms(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.found: list[Form] = []
+        self._long = ""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         if tag == "form":
             self.found.append(Form(given.get("action", ""), {}))
-        elif tag == "input" and given.get("type") == "hidden":
+        elif tag == "input" and given.get("type") in ("hidden", "text"):
             fields, name, value = self.found[-1].fields, given["name"], given["value"]
             fields[name] = [*fields[name], value] if name in fields else [value]
+        elif tag == "textarea":
+            self._long = given["name"]
+
+    def handle_data(self, data: str) -> None:
+        if self._long:
+            self.found[-1].fields[self._long] = [data.removeprefix("\n")]
+            self._long = ""
 
 
 class Browser:

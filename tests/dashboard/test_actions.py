@@ -70,6 +70,14 @@ def test_a_schedule_is_paused_resumed_and_fired(store: Store, browser: Browser) 
     assert len(store.find_requests().requests) == 1
 
 
+#: The actions with a page of their own: the page, and what is written into its form.
+EDITS = {
+    "configure-queue": ("/queue/edit?name=default", {"capacity": "7"}),
+    "put-schedule": ("/schedules/edit?name=nightly", {"cron": "0 4 * * *"}),
+    "enqueue": ("/requests/new", {"kind": "tidy"}),
+}
+
+
 @pytest.mark.parametrize("verb", actions.ACTIONS)
 def test_every_action_is_in_the_audit_with_its_operator(
     verb: str, store: Store, browser: Browser
@@ -84,6 +92,9 @@ def test_every_action_is_in_the_audit_with_its_operator(
     if verb in VERBS:
         form = browser.form("/requests?filter=queue%3Adefault", "/actions/requeue")
         preview = browser.post(f"/actions/{verb}", form.fields)
+    elif verb in EDITS:
+        page, given = EDITS[verb]
+        preview = browser.submit(page, f"/actions/{verb}", **given)
     else:
         page = "/schedules" if "schedule" in verb else "/queue?name=default"
         preview = browser.submit(page, f"/actions/{verb}")

@@ -93,6 +93,8 @@ def tab(chromium: Any, **options: Any) -> Iterator[Any]:
 PAGES = [
     *PATHS,
     "/queue?name=default",
+    "/queue/edit?name=default",
+    "/schedules/edit?name=nightly",
     "/requests/1",
     "/requests/72",
     "/requests?filter=status:failed",
@@ -154,7 +156,13 @@ def test_long_names_wrap_at_every_width(
             serving(made) as url,
             tab(chromium, viewport={"width": width, "height": 900}) as page,
         ):
-            for path in [*PATHS, f"/queue?name={SHORT}", f"/requests/{number}"]:
+            for path in [
+                *PATHS,
+                f"/queue?name={SHORT}",
+                f"/queue/edit?name={SHORT}",
+                f"/schedules/edit?name={LONG}",
+                f"/requests/{number}",
+            ]:
                 page.goto(url + path)
                 assert page.evaluate(WIDE) == [], path
 

@@ -37,7 +37,7 @@ READER = EVERYONE | {
 OPERATOR = READER | {
     "operate", "recount", "forget_stream", "pause", "resume", "configure_queue",
     "delete_queue",
-    "maintain", "advance_ids",
+    "maintain", "advance_ids", "enqueue_by_operator",
     "discard_load", "put_schedule", "fire_schedule", "pause_schedule", "resume_schedule",
     "remove_schedule",
 }  # fmt: skip

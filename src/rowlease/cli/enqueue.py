@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
@@ -86,7 +86,7 @@ def enqueue(
     checked, and the options of its @task, such as max_attempts, do not apply: give them here.
     """
     from rowlease.client.client import Client
-    from rowlease.tasks.requests import untyped_request
+    from rowlease.tasks.requests import named_once, untyped_request
 
     make = partial(
         untyped_request,
@@ -132,20 +132,6 @@ def enqueue(
         say(f"request {answers[0].request_id}: {answers[0].outcome}")
     else:
         say(f"{len(answers):,} requests enqueued")
-
-
-def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose names differ.
-
-    Raises:
-        InvalidRequest: a name comes twice.
-    """
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidRequest(f"the payload names {twice!r} twice; give each argument one value")
-    return found
 
 
 def read_payloads(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -35,15 +34,14 @@ def settings_of(
     _context: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> QueueSettings:
     """Parse settings such as `capacity=1000`, `max_in_flight=none` and `policy_weights=[1,2]`."""
+    from rowlease.client.queues import parse_setting
+
     found: dict[str, Any] = {}
     for one in given:
         name, sign, text = one.partition("=")
         if not sign:
             raise click.BadParameter(f"{one!r} has no value; write {one}=VALUE")
-        try:
-            found[name] = None if text == "none" else json.loads(text)
-        except ValueError:
-            found[name] = text
+        found[name] = parse_setting(text)
     return cast("QueueSettings", found)
 
 

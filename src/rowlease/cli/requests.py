@@ -196,7 +196,7 @@ def list_running(limit: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def list_errors(limit: int, dsn: str | None, as_json: bool) -> None:
-    """List dead letters, grouped by their error without numbers, the largest group first."""
+    """List dead letters, grouped by their error, whatever its numbers."""
     from rowlease.client.database import connect
 
     with connect(dsn) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable
 from datetime import timedelta
@@ -73,6 +74,16 @@ def format_setting(value: Any) -> str:
     words = {None: "none", True: "true", False: "false"}
     plain = value is None or isinstance(value, bool)
     return words[value] if plain else str(value).replace(" ", "")
+
+
+def parse_setting(text: str) -> Any:
+    """A value from the syntax of the command line: `none`, `20`, `true`, `[1,2]` or text."""
+    if text == "none":
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 class Queues:

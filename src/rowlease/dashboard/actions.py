@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 
 from rowlease.client.operations import run_steps, steps
 from rowlease.counts import counted
-from rowlease.dashboard import queue_actions
+from rowlease.dashboard import edits, queue_actions
 from rowlease.dashboard.previews import Done, Preview
 from rowlease.durations import parse_duration
 from rowlease.errors import InvalidRequest
@@ -182,6 +182,9 @@ ACTIONS = {
     ),
     "pause": Action("Pause", False, queue_actions.preview_pause, queue_actions.pause),
     "resume": Action("Resume", False, queue_actions.preview_resume, queue_actions.resume),
+    "configure-queue": Action("Change", False, edits.preview_queue, edits.configure_queue),
+    "enqueue": Action("Enqueue", False, edits.preview_enqueue, edits.enqueue),
+    "put-schedule": Action("Save", False, edits.preview_schedule, edits.put_schedule),
     "fire-schedule": Action("Fire", False, queue_actions.preview_fire, queue_actions.fire),
     "pause-schedule": Action(
         "Pause the schedule",

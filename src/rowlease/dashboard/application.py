@@ -37,6 +37,7 @@ from rowlease.errors import (
     AccessDenied,
     ConfigError,
     InvalidRequest,
+    QueueFull,
     RoutineError,
     RowleaseError,
     SchemaMismatch,
@@ -55,6 +56,7 @@ STATUS = (
     (SchemaMismatch, 503),
     (AccessDenied, 403),
     (InvalidRequest, 400),
+    (QueueFull, 409),
     (RoutineError, 400),
     (ConfigError, 400),
 )

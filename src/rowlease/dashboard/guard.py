@@ -231,9 +231,7 @@ async def read_form(request: Request) -> QueryParams:
     async for part in request.stream():
         body += part
         if len(body) > MOST_FORM:
-            raise Refused(
-                413, f"a form may have at most {MOST_FORM:,} bytes; select fewer requests"
-            )
+            raise Refused(413, f"a form may have at most {MOST_FORM:,} bytes; use the command line")
     return QueryParams(body.decode("ascii", "replace"))
 
 

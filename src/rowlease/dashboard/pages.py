@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from rowlease.client.find_requests import LOOK, find
-from rowlease.dashboard import charts, formats, samples
+from rowlease.dashboard import charts, edits, formats, samples
 from rowlease.dashboard.actions import DONE
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
@@ -213,6 +214,10 @@ def history(view: View) -> dict[str, Any]:
     }
 
 
+def edit(make: Callable[[Store, QueryParams], edits.Edit], view: View) -> dict[str, Any]:
+    return {"edit": make(view.store, view.query)}
+
+
 def audit(view: View) -> dict[str, Any]:
     operations = view.store.list_operations(limit=ROWS)
     return {"operations": operations, "verbs": DONE, "most": ROWS}
@@ -227,6 +232,9 @@ PAGES: dict[str, tuple[str, Callable[[View], dict[str, Any]]]] = {
     "/": ("overview.html", overview),
     "/queues": ("queues.html", queues),
     "/queue": ("queue.html", queue),
+    "/queue/edit": ("edit.html", partial(edit, edits.edit_queue)),
+    "/schedules/edit": ("edit.html", partial(edit, edits.edit_schedule)),
+    "/requests/new": ("edit.html", partial(edit, edits.edit_request)),
     "/requests": ("requests.html", requests),
     "/requests/{id}": ("request.html", request),
     "/dead-letters": ("dead_letters.html", dead_letters),

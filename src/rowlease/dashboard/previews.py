@@ -8,6 +8,14 @@ from typing import NamedTuple
 from rowlease.model import Request
 
 
+class Changed(NamedTuple):
+    """A value that an action would change."""
+
+    name: str
+    was: str
+    now: str
+
+
 class Preview(NamedTuple):
     """The preview of an action.
 
@@ -15,11 +23,13 @@ class Preview(NamedTuple):
         sentence: the effect that the action would have.
         requests: some of the requests that it would change.
         num: the number of things that it would change. If it is 0, there is nothing to confirm.
+        changes: the values that it would change.
     """
 
     sentence: str
     requests: Sequence[Request] = ()
     num: int = 1
+    changes: Sequence[Changed] = ()
 
 
 class Done(NamedTuple):

@@ -6,8 +6,8 @@ import json
 from typing import Any, Unpack, cast
 
 from rowlease.filters.filter import Filter, to_json
-from rowlease.model import Corrected, Forgotten, Outcome, Step, Touched
-from rowlease.store.calls import Calls
+from rowlease.model import Corrected, Enqueued, Forgotten, NewRequest, Outcome, Step, Touched
+from rowlease.store.calls import OUTCOME, Calls, to_milliseconds
 
 
 class Operating(Calls):
@@ -109,6 +109,31 @@ class Operating(Calls):
             p_actor=actor,
         )
         return int(count)
+
+    def enqueue_by_operator(
+        self, queue: str, request: NewRequest, *, actor: str | None = None
+    ) -> Enqueued:
+        """Enqueue a request that has no keys, and record who did.
+
+        Args:
+            actor: the operator's name, for the audit.
+
+        Raises:
+            InvalidRequest: there is no such queue, or a value is wrong.
+            QueueFull: the queue is full.
+        """
+        (row,) = self._rows(
+            OUTCOME,
+            "enqueue_by_operator",
+            p_queue_name=queue,
+            p_kind=request.kind,
+            p_payload=request.payload,
+            p_priority=request.priority,
+            p_delay_ms=to_milliseconds(request.delay),
+            p_due_time=request.due_time,
+            p_actor=actor,
+        )
+        return Enqueued(row[0], Outcome(row[1]))
 
     def discard_load(self, load_id: str, *, dry_run: bool = False, actor: str | None = None) -> int:
         """End the run of a load that will not be promoted. `maintain` then deletes its staged rows.

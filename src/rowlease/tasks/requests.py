@@ -120,6 +120,20 @@ def untyped_request(
     )
 
 
+def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names differ.
+
+    Raises:
+        InvalidRequest: a name comes twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidRequest(f"the payload names {twice!r} twice; give each argument one value")
+    return found
+
+
 def make_request(
     kind: str, payload: str, decode: Callable[[str | None], R_co], options: RequestOptions
 ) -> TaskRequest[R_co]:
