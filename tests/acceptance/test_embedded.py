@@ -33,6 +33,7 @@ from rowlease.embedded import embedded, over_tcp, root, security_releases
 from rowlease.embedded.binaries import WHEEL_FOLDER
 from rowlease.embedded.keeper import FileLock, Order
 from rowlease.errors import ConfigError, StoreError, StoreUnavailable
+from rowlease.spark.jdbc import connection_options
 from rowlease.store import migrate, open_store
 from tests.commands import in_process
 from tests.conftest import free_port
@@ -230,6 +231,9 @@ def test_the_first_start_makes_a_server_that_answers(new_home: Path) -> None:
         assert dsn.endswith("&require_auth=scram-sha-256")
         assert answer(dsn, "select inet_client_addr()") is None
         assert answer(over_tcp(dsn), "select host(inet_client_addr())") == "127.0.0.1"
+        options = connection_options(dsn)
+        assert re.fullmatch(r"jdbc:postgresql://127\.0\.0\.1:\d+/rowlease", options["url"])
+        assert options["requireAuth"] == "scram-sha-256"
         assert answer(dsn, "show fsync") == "on"
         assert answer(dsn, "show synchronous_commit") == "on"
         assert answer(dsn, "show data_checksums") == "on"
