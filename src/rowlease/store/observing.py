@@ -25,11 +25,23 @@ class Scan(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """The plans that the server keeps of our routines."""
+    """Plans of our routines.
+
+    Attributes:
+        refused: the routines for which the server makes no plan, each with the error.
+    """
 
     num_routines: int
     num_statements: int
     scans: list[Scan]
+    refused: tuple[str, ...] = ()
+
+
+class Waits(NamedTuple):
+    """What the server has counted since it started: deadlocks, and locks that were not granted."""
+
+    deadlocks: int
+    lock_timeouts: int
 
 
 class Observer(ABC):
@@ -52,12 +64,24 @@ class LockObserver(Observer):
     """An observer that also sees locks and plans."""
 
     @abstractmethod
-    def claim(self, connection: Any, worker: str, queue: str, limit: int) -> list[int]:
-        """Claim requests in the connection's transaction; returns their ids."""
+    def call(self, connection: Any, routine: str, **arguments: Any) -> list[Any]:
+        """Call a routine in the connection's transaction; returns its rows."""
 
     @abstractmethod
-    def promote(self, connection: Any, load_id: str, run_number: int, num_rows: int) -> None:
-        """Promote a load in the connection's transaction."""
+    def keep_versions(self, connection: Any) -> bool:
+        """Have the server keep old versions of rows until the connection's transaction ends.
+
+        Returns:
+            Whether the database permits this.
+        """
+
+    @abstractmethod
+    def wait(self, seconds: float, limit: float) -> None:
+        """Have the server do nothing for so long, in a statement with this limit.
+
+        Raises:
+            TimeoutError: the limit has passed.
+        """
 
     @abstractmethod
     def locks(self, connection: Any) -> list[Lock]:
@@ -66,6 +90,14 @@ class LockObserver(Observer):
     @abstractmethod
     def plans(self) -> Plans:
         """The plans of our routines in the plan cache, except those that read all on purpose."""
+
+    @abstractmethod
+    def compiled(self) -> Plans:
+        """The plans of our public routines, which are compiled now and not executed."""
+
+    @abstractmethod
+    def waits(self) -> Waits:
+        """The deadlocks and lock time-outs that the server has counted."""
 
     @abstractmethod
     def num_escalations(self) -> int:

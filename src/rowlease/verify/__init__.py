@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,6 +14,7 @@ from rowlease.errors import RowleaseError
 from rowlease.store import LockObserver, observe, open_store, redact
 from rowlease.verify.checks import CHECKS, Broken, Trial, cleaned_up
 from rowlease.verify.lock_checks import LOCK_CHECKS, LockTrial
+from rowlease.verify.rights import rights_of
 
 __all__ = ["Report", "Result", "verify"]
 
@@ -54,33 +55,75 @@ class Report(NamedTuple):
 
 
 def verify(
-    dsn: str, num_requests: int = 5_000, heard: Callable[[Result], object] = lambda result: None
+    dsn: str,
+    num_requests: int = 5_000,
+    heard: Callable[[Result], object] = lambda result: None,
+    *,
+    blocking_dsn: str | None = None,
+    role_dsns: Mapping[str, str] | None = None,
 ) -> Report:
     """Make every check, on a queue that this function creates and deletes.
 
     Args:
         num_requests: how many requests the first check enqueues, claims and finishes.
         heard: a function that is called with each result.
+        blocking_dsn: another database, of SQL Server, in which READ_COMMITTED_SNAPSHOT is off. All
+            checks are made there, too.
+        role_dsns: DSNs of users that are members of one role each, by the role's name.
 
     Raises:
         StoreError: the database cannot be reached, or the queue cannot be created.
     """
+    report = _verified(dsn, num_requests, heard, dict(role_dsns or {}))
+    if blocking_dsn is None:
+        return report
+
+    def heard_there(result: Result) -> None:
+        heard(result._replace(check=f"{BLOCKING}: {result.check}"))
+
+    other = _verified(blocking_dsn, num_requests, heard_there, {})
+    there = [each._replace(check=f"{BLOCKING}: {each.check}") for each in other.results]
+    pair = _pair(report.server, other.server)
+    heard(pair)
+    return report._replace(results=[*report.results, *there, pair])
+
+
+#: What reports call the database in which READ_COMMITTED_SNAPSHOT is off.
+BLOCKING = "with blocking reads"
+
+
+def _pair(here: dict[str, str], there: dict[str, str]) -> Result:
+    """Whether the two databases are what they are called."""
+    found = [each.get("read committed snapshot", "not known") for each in (here, there)]
+    outcome = "passed" if found == ["1", "0"] else "failed"
+    detail = f"READ_COMMITTED_SNAPSHOT is {found[0]} in the first database, {found[1]} in the other"
+    return Result("the pair of databases", outcome, detail, 0.0)
+
+
+def _verified(
+    dsn: str, num_requests: int, heard: Callable[[Result], object], role_dsns: dict[str, str]
+) -> Report:
     observer, began = observe(dsn), datetime.now(UTC)
     results: list[Result] = []
     with closing(open_store(dsn, application_name="rowlease engines verify")) as store:
         store.check_schema()
-        made = LockTrial if isinstance(observer, LockObserver) else Trial
-        trial = made(store, observer, num_requests)
+        trial = (
+            LockTrial(store, observer, num_requests)
+            if isinstance(observer, LockObserver)
+            else Trial(store, observer, num_requests)
+        )
         store.configure_queue(trial.queue)
-        for result in _results(trial):
+        for result in _results(trial, role_dsns):
             results.append(result)
             heard(result)
     return Report(redact(dsn), version("rowlease"), began, observer.server(), results)
 
 
-def _results(trial: Trial) -> Iterator[Result]:
+def _results(trial: Trial, role_dsns: dict[str, str]) -> Iterator[Result]:
     for check in CHECKS:
         yield _made(check, trial)
+    for role, dsn in role_dsns.items():
+        yield _made(rights_of(role, dsn), trial)
     if isinstance(trial, LockTrial):
         for lock_check in LOCK_CHECKS:
             yield _made(lock_check, trial)
