@@ -5,8 +5,8 @@
 This is a day's churn in minutes. The queue holds 1,000 requests, and pgbench on two connections
 repeatedly enqueues 100 requests, claims 100 and completes them, with durable commits and receipts.
 `maintain` is called once a second, as a worker does. Autovacuum runs at the server's setting
-(`autovacuum_naptime`, docs/decisions/0031). The rates of the first and of the last tenth are
-compared, and the size of the hot tables is measured at the end.
+(`autovacuum_naptime`, decision 31 in docs/decisions). The rates of the first and of the last tenth
+are compared, and the size of the hot tables is measured at the end.
 """
 
 from __future__ import annotations

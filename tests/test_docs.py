@@ -633,52 +633,78 @@ def test_the_glossary_names_what_the_command_line_has(repository: Path) -> None:
             assert name.split()[1] in cli.commands
 
 
-def decisions(repository: Path) -> dict[str, Path]:
-    files = sorted((repository / "docs" / "decisions").glob("[0-9]*.md"))
-    return {file.name[:4]: file for file in files}
+def records(repository: Path) -> dict[str, str]:
+    """The texts of the records of decisions, by the names of their files."""
+    folder = repository / "docs" / "decisions"
+    return {file.name: file.read_text() for file in folder.glob("*.md") if file.name != "README.md"}
 
 
-def test_every_decision_has_a_number_of_its_own_and_a_row_in_the_index(repository: Path) -> None:
-    files = decisions(repository)
-    index = (repository / "docs" / "decisions" / "README.md").read_text()
-    rows = re.findall(r"^\| \[(\d{4})\]\((.+?)\) \| (.+?) \| .+ \|$", index, re.M)
-    numbers = [number for number, *_ in rows]
-    assert numbers == sorted(set(numbers))
-    titles = [(n, file.name, file.read_text().splitlines()[0]) for n, file in files.items()]
-    assert [(n, name, f"# {n}. {title}") for n, name, title in rows] == titles
+def numbers_of(record: str) -> dict[int, str]:
+    """The decisions of a record: their titles by number."""
+    found = re.findall(r"^- \*\*(\d+)\. (.+?)\.\*\*", record, re.M | re.S)
+    return {int(number): " ".join(title.split()) for number, title in found}
 
 
-def test_the_files_that_contributing_names_exist(repository: Path) -> None:
-    page = (repository / "CONTRIBUTING.md").read_text()
-    named = re.findall(r"`((?:sql|src|tests|docs|migrations)/[\w./-]+)`", page)
-    assert len(named) > 20
-    assert [name for name in named if not (repository / name).exists()] == []
-    verbs = page.partition("## Add a verb of operators")[2].partition("\n## ")[0]
-    for name in re.findall(r"`(s\w+/[\w./-]+\.(?:sql|py))`", verbs):
-        text = (repository / name).read_text()
-        assert "reschedule" in text, f"{name} is no longer a place of a verb"
+def index_of_decisions(repository: Path) -> str:
+    return (repository / "docs" / "decisions" / "README.md").read_text()
 
 
-def test_a_decision_is_short_and_has_its_sections(repository: Path) -> None:
-    for file in decisions(repository).values():
-        text = file.read_text()
+def test_the_index_has_every_record_and_every_decision(repository: Path) -> None:
+    index, texts = index_of_decisions(repository), records(repository)
+    titles = {name: text.splitlines()[0].removeprefix("# ") for name, text in texts.items()}
+    rows = re.findall(r"^\| \[(.+?)\]\((.+?)\) \| ([\d, ]+) \|$", index, re.M)
+    assert sorted(rows) == sorted(
+        (titles[name], name, ", ".join(map(str, numbers_of(text)))) for name, text in texts.items()
+    )
+    decisions = re.findall(r"^\| (\d+) \| (.+?) \| \[(.+?)\]\((.+?)\) \|$", index, re.M)
+    assert decisions == [
+        (str(number), title, titles[name], name)
+        for number, title, name in sorted(
+            (number, title, name)
+            for name, text in texts.items()
+            for number, title in numbers_of(text).items()
+        )
+    ]
+
+
+def test_every_number_of_a_decision_is_used_once_or_listed_as_unused(repository: Path) -> None:
+    used = [number for text in records(repository).values() for number in numbers_of(text)]
+    last = re.search(
+        r"^No decision has the numbers ([^.]+)\.", index_of_decisions(repository), re.M
+    )
+    assert last
+    unused = [int(number) for number in re.findall(r"\d+", last[1])]
+    assert sorted(used + unused) == list(range(1, max(used) + 1))
+
+
+def test_a_record_is_short_and_has_its_sections(repository: Path) -> None:
+    for name, text in records(repository).items():
         sections = re.findall(r"^## (.+)$", text, re.M)
-        # What nothing else was weighed against has no last section.
-        assert ["Context", "Decision", "Consequences", "Rejected"][: len(sections)] == sections
-        assert len(sections) >= 3, file.name
-        assert len(text.splitlines()) <= 45, file.name
+        assert sections == ["Context", "Decision", "Consequences", "Rejected"], name
+        date = r"\d{4}-\d\d-\d\d"
+        assert re.search(rf"^In force\. Decided {date}( to {date})?\.$", text, re.M), name
+        numbers = list(numbers_of(text))
+        assert numbers, name
+        assert numbers == sorted(numbers), name
+        assert len(text.splitlines()) <= 90, name
 
 
-def test_every_decision_that_the_code_names_is_there(repository: Path) -> None:
+def test_every_decision_that_is_named_is_there(repository: Path) -> None:
+    """`decision 45`, and lists such as `decisions 21, 22 and 24`."""
+    folders = ("docs", "src", "sql", "migrations", "benchmarks", "tests")
     named = {
-        number
-        for folder in ("src", "sql", "migrations", "benchmarks", "tests")
+        int(number)
+        for folder in folders
         for file in (repository / folder).rglob("*.*")
-        if file.suffix in {".py", ".sql"}
-        for number in re.findall(r"docs/decisions/(\d+)", file.read_text())
+        if file.suffix in {".py", ".sql", ".md"}
+        for numbers in re.findall(
+            r"\bdecisions?(?:\]\([\w./-]+\))?[\s\"#-]+(\d+(?:(?:,| and) \d+)*)", file.read_text()
+        )
+        for number in re.findall(r"\d+", numbers)
     }
-    assert named
-    assert named <= set(decisions(repository))
+    assert len(named) > 20
+    there = {number for text in records(repository).values() for number in numbers_of(text)}
+    assert named <= there
 
 
 @pytest.fixture(scope="module")
@@ -712,8 +738,8 @@ def test_the_site_is_built_without_a_warning(repository: Path, tmp_path: Path) -
 def test_every_page_of_the_site_is_in_its_navigation(site: Path, repository: Path) -> None:
     config = (repository / "docs" / "site" / "zensical.toml").read_text()
     places = {page.relative_to(site).as_posix() for page in site.rglob("*.md")}
-    decisions = {place for place in places if re.match(r"decisions/\d", place)}
-    assert set(re.findall(r'"([\w./-]+\.md)"', config)) == places - decisions
+    themes = {place for place in places if re.match(r"decisions/(?!index)", place)}
+    assert set(re.findall(r'"([\w./-]+\.md)"', config)) == places - themes
 
 
 def test_the_reference_has_every_command_and_public_routine(site: Path) -> None:

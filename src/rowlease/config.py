@@ -74,7 +74,7 @@ def _project_folders(folder: Path) -> tuple[Path, ...]:
     """This folder and those above it, up to the root of the project.
 
     The root is the nearest folder with `.git`, or else the nearest with `pyproject.toml`. Outside
-    of a project it is the folder itself (docs/decisions/0098).
+    of a project it is the folder itself (decision 98 in docs/decisions).
     """
     above = (folder, *folder.parents)
     for marker in (".git", PROJECT_FILE):

@@ -54,7 +54,7 @@ DEFAULT_SETTINGS = {
     "max_wal_size": "4GB",
     "jit": "off",
     "search_path": "public",  # the default begins with "$user", which is rowlease's schema
-    "autovacuum_naptime": "1s",  # docs/decisions/0031
+    "autovacuum_naptime": "1s",  # decision 31 in docs/decisions
 }
 
 

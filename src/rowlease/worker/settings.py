@@ -41,7 +41,8 @@ class WorkerSettings:
         consumer_priority: the priority of this worker; workers with a larger number get requests
             first.
         burst: whether to stop when nothing runs and no request may start now. Requests that are
-            scheduled or paused, or that wait for a rate or a batch, stay (docs/decisions/0099).
+            scheduled or paused, or that wait for a rate or a batch, stay (decision 99 in
+            docs/decisions).
         grace: how long running tasks may go on after the first call of `stop` (30 s).
         poll: the longest time that an idle worker sleeps without a notification, give or take 20 %.
             None means 5 s, or 1 s if the database sends no notifications.

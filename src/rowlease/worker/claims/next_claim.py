@@ -15,7 +15,7 @@ from rowlease.model import Claim
 RECHECKS = (0.0, 0.02, 0.2)
 #: Seconds after a claim until the database has lowered the claim's floor below all requests that an
 #: open transaction could still commit. From then on, claims see requests that a late commit or
-#: `maintain` put below the old floor (docs/decisions/0011).
+#: `maintain` put below the old floor (decision 11 in docs/decisions).
 FLOOR_DROPPED = 1.1
 #: The default of `poll`, in seconds, if the worker gets notifications. It must claim now and then,
 #: because a notification may get lost.

@@ -1,7 +1,7 @@
 """Delivers outcomes while the receiver waits for the answer to a claim.
 
 Without this component, the outcomes of short tasks would wait until the claim is answered, and the
-server could not process outcomes and a claim at the same time (docs/decisions/0030).
+server could not process outcomes and a claim at the same time (decision 30 in docs/decisions).
 """
 
 from __future__ import annotations
