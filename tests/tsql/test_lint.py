@@ -100,6 +100,8 @@ after = []
 claim_carefully = ["Status = 'Pending' and GroupBlocked = 0"]
 [top]
 any_row_will_do = []
+newest_first = []
+[top.few_rows]
 [says]
 claim_carefully = [['throw 51001, N.limit', "refuse a wrong limit"]]
 """

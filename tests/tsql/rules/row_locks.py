@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.tsql.guards import guards
-from tests.tsql.rules.seeks import LARGE, SEEK
+from tests.tsql.rules.seeks import SEEK, SOUGHT
 from tests.tsql.script import (
     QUEUE,
     File,
@@ -55,11 +55,11 @@ def changes_lock_rows(file: File) -> Iterator[tuple[Node, str]]:
     """Without ROWLOCK a change may lock the page, and READPAST does not skip pages."""
     for reference in file.tree.walk("NamedTableReference"):
         if (
-            name_of(reference.get("SchemaObject")) in LARGE
+            name_of(reference.get("SchemaObject")) in SOUGHT
             and is_changed(reference)
             and not is_inserted(reference)
             and not is_named_again(reference)
-            and "rowlock" not in hints(reference)
+            and not {"rowlock", "holdlock"} & hints(reference)
             and (file.name, name_of(reference.get("SchemaObject"))) not in WHOLE
         ):
             yield reference, "say rowlock"

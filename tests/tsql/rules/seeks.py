@@ -94,6 +94,15 @@ def indexes() -> dict[str, Index]:
     return found
 
 
+def key_of(table: str) -> list[str]:
+    """The columns of a table's primary key."""
+    return next(
+        index.columns
+        for name, index in indexes().items()
+        if index.table == table and name.endswith("_pkey")
+    )
+
+
 def indexes_of(script: str) -> dict[str, Index]:
     """The indexes that a script makes."""
     text = re.sub(r"\s+", " ", re.sub(r"--.*|[][]", "", script)).lower()
@@ -205,7 +214,7 @@ def columns_stand_alone(file: File) -> Iterator[tuple[Node, str]]:
             continue
         for column in seek.columns or index.columns[:1]:
             asked = [*_predicates(reference, column)]
-            if not any(is_alone for _, is_alone in asked):
+            if not any(is_alone and _is_own(node, reference) for node, is_alone in asked):
                 yield reference, f"{seek.of} is sought by {column}: ask for it"
             for node, is_alone in asked:
                 if not is_alone:
@@ -247,13 +256,17 @@ def _num_given(reference: Node, index: Index) -> int:
     return [*given, False].index(False)
 
 
+def is_alternative(node: Node) -> bool:
+    """Is a condition one side of an OR?"""
+    return any(
+        one.kind == "BooleanBinaryExpression" and str(one.net.BinaryExpressionType) == "Or"
+        for one in node.above()
+    )
+
+
 def _is_given(column: Node) -> bool:
     others = [one for one in (column.parent or column).children if one is not column]
-    is_alternative = any(
-        one.kind == "BooleanBinaryExpression" and str(one.net.BinaryExpressionType) == "Or"
-        for one in column.above()
-    )
-    return not is_alternative and all(
+    return not is_alternative(column) and all(
         one.kind == "VariableReference" or one.kind.endswith("Literal") for one in others
     )
 
@@ -284,6 +297,12 @@ def _predicates(reference: Node, column: str) -> Iterator[tuple[Node, bool]]:
             one.role == "SelectElements" for one in inside[: inside.index(conditions[0])]
         ):
             yield node, node.parent.kind in PREDICATES and node.net.Collation is None
+
+
+def _is_own(node: Node, reference: Node) -> bool:
+    """Is a condition of the query itself, and not of a query within?"""
+    inside = next(above for above in node.above() if above.kind.endswith("Specification"))
+    return inside is _query_of(reference)
 
 
 def _query_of(reference: Node) -> Node:
