@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
 
 from rowlease.embedded.security_releases import diagnose_embedded
 from rowlease.errors import StoreError
-from rowlease.model import Finding
+from rowlease.model import Finding, WorkerState
 from rowlease.store import diagnose_dsn, open_store, schema_differences
+from rowlease.store.revisions import own_version
+from rowlease.worker.timings import WORKER_SILENT
 
 
 def examine(dsn: str) -> list[Finding]:
@@ -22,7 +26,8 @@ def examine(dsn: str) -> list[Finding]:
         sessions = store.diagnose_sessions()
         server = store.diagnose_server(datetime.now(UTC))
         programs = [*diagnose_dsn(dsn), *diagnose_embedded(dsn)]
-        findings = [*programs, *server, *sessions, *store.diagnose()]
+        older = old_workers(store.list_workers(), own_version())
+        findings = [*programs, *server, *sessions, *store.diagnose(), *older]
     try:
         different = schema_differences(dsn)
     except StoreError as error:
@@ -37,3 +42,24 @@ def examine(dsn: str) -> list[Finding]:
             for one in different
         ),
     ]
+
+
+def old_workers(workers: Iterable[WorkerState], version: str) -> list[Finding]:
+    """A finding for each live worker of an older release than this version."""
+    return [
+        Finding(
+            "old_worker",
+            one.worker_id,
+            f"the worker {one.worker_id} is of the release {one.version}, and this is {version}",
+            f"stop it, and start a worker of {version}",
+        )
+        for one in workers
+        if one.silent.total_seconds() <= WORKER_SILENT
+        and () < numbers(one.version) < numbers(version)
+    ]
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a version; none if it has no such beginning."""
+    found = re.match(r"\d{1,9}(\.\d{1,9})*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()

@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from rowlease.cli import cli
-from rowlease.doctor import examine
+from rowlease.doctor import examine, old_workers
 from rowlease.errors import AccessDenied, SchemaMismatch
 from rowlease.store import Store, open_store
+from rowlease.store.revisions import own_version
 from rowlease.store.routines import load_routines
 from tests.conftest import in_database
 
@@ -220,3 +221,17 @@ def test_a_reader_may_ask_and_learns_that_sessions_are_hidden(dsn: str) -> None:
         r'user "rowlease_reader" may not see the transactions of other sessions \(\d+\)', message
     )
     assert action == "as a superuser: grant pg_read_all_stats to rowlease_reader"
+
+
+def test_a_live_worker_of_an_older_release_is_named(dsn: str, store: Store) -> None:
+    for version in ("0.0.9", own_version(), "0.9.1", "0.10.0", "1.0", "unknown"):
+        store.worker_heartbeat(
+            version, host="host", pid=1, version=version, queues=["default"], slots=1, busy=0
+        )
+    (found,) = [one for one in examine(dsn) if one.finding == "old_worker"]
+    assert (found.subject, found.action) == (
+        "0.0.9",
+        f"stop it, and start a worker of {own_version()}",
+    )
+    older = {one.subject for one in old_workers(store.list_workers(), "0.10.0")}
+    assert older == {"0.0.9", own_version(), "0.9.1"}

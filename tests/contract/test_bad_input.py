@@ -45,11 +45,11 @@ BLANK = "a name or key ends in a blank; leave the blank out"
 RANGE = 'a setting of queue "default" is out of range'
 FULL = (
     'queue "default" is full: 1 of 2 places are taken; 2 more cannot fit; wait for workers, or '
-    "raise the capacity: rowlease queue set default capacity=NUMBER"
+    "raise the capacity: rowlease queue set default capacity=3"
 )
 WAITED_FOR = (
     'queue "default" is full: 1 of 2 places are taken and 2 reserved; 1 more cannot fit; wait '
-    "for workers, or raise the capacity: rowlease queue set default capacity=NUMBER"
+    "for workers, or raise the capacity: rowlease queue set default capacity=4"
 )
 
 

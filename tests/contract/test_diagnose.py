@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rowlease.model import NewRequest
+from rowlease.model import Failure, NewRequest
 from tests.contract.sessions import Clock, Session
 
 
@@ -157,6 +157,15 @@ def schedule(store: Session, clock: Clock) -> None:
     beat(store)
 
 
+def dead_letters(store: Session, clock: Clock) -> None:
+    store.maintain()
+    store.put(3)
+    store.fail(store.claim(), [Failure("no", dead=True)])
+    clock.advance(days=1)
+    store.maintain()
+    store.fail(store.claim(limit=2), [Failure("no", dead=True)] * 2)
+
+
 AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
     "paused": (paused, 'the queue "default" is paused, and 2 requests wait', "queue resume"),
     "full": (
@@ -182,6 +191,11 @@ AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
     "counts": (counts, 'the counts of the queue "default" differ', "recount"),
     "counts, priorities": (counts_of_other_priorities, "differ from its rows", "recount"),
     "counts, large": (counts_of_a_large_queue, "differ from its rows", "recount"),
+    "dead_letters": (
+        dead_letters,
+        "has 3 dead letters, 2 more than when the day began",
+        "rowlease requests requeue queue:default",
+    ),
     "schedule": (schedule, 'the schedule "s" did not fire at', "its log says why"),
 }
 

@@ -153,3 +153,16 @@ def test_doctor_names_the_sequence_and_the_call_that_advances_it(store: Postgres
     assert f"hands out the id 1 next, although the largest id is {last}" in found.message
     store.execute(found.action.partition(": ")[2])
     assert [one for one in store.diagnose() if one.finding == "ids"] == []
+
+
+@postgresql
+def test_doctor_names_a_sequence_that_has_few_ids_left(store: PostgresSession) -> None:
+    (last,) = store.put(3)[-1:]
+    for value in (2**62, 2**63 - 1):
+        store.execute(f"select setval('rowlease.queue_request_id_seq', {value})")
+        (found,) = [one for one in store.diagnose() if one.finding == "ids"]
+        assert "after 9223372036854775807 it hands out none" in found.message
+        assert found.action.endswith(f"select setval('rowlease.queue_request_id_seq', {last})")
+        store.execute(found.action.partition(": ")[2])
+        assert [one for one in store.diagnose() if one.finding == "ids"] == []
+    assert store.put() == [last + 1]

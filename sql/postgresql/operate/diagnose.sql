@@ -2,8 +2,8 @@
 -- params:   none
 -- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
 --           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' |
---           'schedule' | 'batch' | 'ids' (PostgreSQL) | 'maintain', subject text (the queue, schedule
---           or table), message text, action text; no row: there is no problem
+--           'schedule' | 'batch' | 'dead_letters' | 'ids' (PostgreSQL) | 'maintain', subject text (the
+--           queue, schedule or table), message text, action text; no row: there is no problem
 -- errors:   none
 -- locks:    none; if another session is taking a lock on a table, it waits for at most 2 s
 -- why:      while a table is locked exclusively, it reports only that. Counts are compared with the
@@ -30,6 +30,7 @@ begin
     return query select * from rowlease_internal.diagnose_stuck(v_now);
     return query select * from rowlease_internal.diagnose_counts(10000);
     return query select * from rowlease_internal.diagnose_batches(10000);
+    return query select * from rowlease_internal.diagnose_dead_letters(v_now);
     return query select * from rowlease_internal.diagnose_ids();
     return query select * from rowlease_internal.diagnose_maintain();
   end if;

@@ -196,7 +196,7 @@ def list_running(limit: int, dsn: str | None, as_json: bool) -> None:
 @dsn_option
 @json_option
 def list_errors(limit: int, dsn: str | None, as_json: bool) -> None:
-    """List dead letters, grouped by their error, whatever its numbers."""
+    """List dead letters, grouped by their error."""
     from rowlease.client.database import connect
 
     with connect(dsn) as store:

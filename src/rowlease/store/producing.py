@@ -244,7 +244,7 @@ def _enqueued(rows: list[Any], queue: str, num_requests: int) -> list[Enqueued]:
     if rows and tuple(rows[0])[:2] == (None, Outcome.FULL):
         raise QueueFull(
             f'queue "{queue}" is full: {num_requests} more cannot fit; wait for workers, or raise '
-            f"the capacity: rowlease queue set {queue} capacity=NUMBER"
+            f"the capacity that `rowlease queue show {queue}` names"
         )
     return [
         Enqueued(

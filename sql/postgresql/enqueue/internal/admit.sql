@@ -50,7 +50,8 @@ begin
                      p_queue_name, v_waiting, v_settings.capacity,
                      case when v_ahead > 0 then format(' and %s reserved', v_ahead) else '' end,
                      p_num_requests),
-    hint = format('%s, or raise the capacity: rowlease queue set %s capacity=NUMBER',
+    hint = format('%s, or raise the capacity: rowlease queue set %s capacity=%s',
                   case when p_num_requests > v_settings.capacity then 'split the call'
-                       else 'wait for workers' end, p_queue_name);
+                       else 'wait for workers' end, p_queue_name,
+                  v_waiting + v_ahead + p_num_requests);
 end $$;

@@ -14,7 +14,7 @@ set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
 as $$
   select 'rowlease.queue_request_id_seq', s.next_id, l.id
-    from (select r.last_value + r.is_called::integer as next_id
+    from (select least(r.last_value, 9223372036854775806) + r.is_called::integer as next_id
             from rowlease.queue_request_id_seq r) s
    cross join lateral (
      select max(i.id) as id
@@ -29,7 +29,7 @@ as $$
    where l.id is not null
   union all
   select 'rowlease.operation_operation_id_seq', s.next_id, l.id
-    from (select r.last_value + r.is_called::integer as next_id
+    from (select least(r.last_value, 9223372036854775806) + r.is_called::integer as next_id
             from rowlease.operation_operation_id_seq r) s
    cross join lateral (
      select max(o.operation_id) as id from rowlease.operation o
@@ -37,7 +37,7 @@ as $$
    where l.id is not null
   union all
   select 'rowlease.queue_waiter_waiter_id_seq', s.next_id, l.id
-    from (select r.last_value + r.is_called::integer as next_id
+    from (select least(r.last_value, 9223372036854775806) + r.is_called::integer as next_id
             from rowlease.queue_waiter_waiter_id_seq r) s
    cross join lateral (
      select max(w.waiter_id) as id from rowlease.queue_waiter w

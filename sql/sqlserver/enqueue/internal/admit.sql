@@ -40,5 +40,6 @@ declare @says nvarchar(2048) = concat(
   case when @ahead > 0 then concat(N' and ', @ahead, N' reserved') end, N'; ', @p_num_requests,
   N' more cannot fit; ',
   case when @p_num_requests > @capacity then N'split the call' else N'wait for workers' end,
-  N', or raise the capacity: rowlease queue set ', @p_queue_name, N' capacity=NUMBER');
+  N', or raise the capacity: rowlease queue set ', @p_queue_name, N' capacity=',
+  @waiting + @ahead + @p_num_requests);
 throw 51005, @says, 1;
