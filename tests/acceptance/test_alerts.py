@@ -59,7 +59,7 @@ def late(store: Store, clock: Clock) -> None:
 def failed(store: Store, clock: Clock) -> None:
     put(store, "ok", "ok")
     first, second = store.dequeue("host:1:ab", ["default"], 2).requests
-    store.fail([first, second], [Failure("no answer", error_type="Timeout", dead=True)] * 2)
+    store.fail([first, second], [Failure("Timeout after 30 s", error_type="E", dead=True)] * 2)
 
 
 def retried(store: Store, clock: Clock) -> None:
@@ -105,7 +105,7 @@ STATES = {
         late, lambda found: found["rowlease_oldest_request_seconds", QUEUE] > 600, "next claim"
     ),
     "RowleaseDeadLetters": State(
-        failed, lambda found: found["rowlease_requests", DEAD] > 0, "no answer"
+        failed, lambda found: found["rowlease_requests", DEAD] > 0, "Timeout after # s"
     ),
     "RowleaseFailures": State(
         retried, lambda found: found["rowlease_failed_attempts_total", QUEUE] > 0, "Timeout"

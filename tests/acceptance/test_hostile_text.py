@@ -146,13 +146,21 @@ def fill(store: Store) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(server_dsn: str, template: str) -> Iterator[str]:
+def filled(server_dsn: str, template: str) -> Iterator[str]:
     """A database full of hostile text."""
     with scratch_database(server_dsn, template) as name:
         dsn = in_database(server_dsn, name)
         with closing(open_store(dsn)) as store:
             fill(store)
         yield dsn
+
+
+@pytest.fixture
+def place(filled: str) -> str:
+    """The same database, whose queue is paused again if a command resumed it."""
+    with closing(open_store(filled)) as store:
+        store.pause(NAMES["QUEUE"], actor=HOSTILE)
+    return filled
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])

@@ -135,6 +135,7 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 CALLS: dict[str, Callable[[Store], Any]] = {
     "schema_version": lambda s: s.check_schema(),
     "enqueue_many": lambda s: s.enqueue_many("default", [REQUEST])[0].outcome,
+    "enqueue_by_operator": lambda s: s.enqueue_by_operator("default", REQUEST).outcome,
     "dequeue": dequeued,
     "exchange": exchanged,
     "complete": lambda s: s.complete([leased(s)]),
