@@ -175,7 +175,8 @@ def test_few_free_connections_are_found(dsn: str, sql: Sql, store: Store) -> Non
     with session(dsn):
         (found,) = store.diagnose_server()
     assert (found.finding, found.subject) == ("connections", "the database")
-    assert found.message == "the database has 3 of 3 connections in use"
+    # A worker of autovacuum that is at work there counts, too.
+    assert re.fullmatch("the database has [3-6] of 3 connections in use", found.message)
 
 
 def test_a_clock_that_is_off_is_found(store: Store) -> None:
