@@ -48,7 +48,7 @@ test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreS
 test-long: $(VENV)/ready ## What `make test` bounds, in its long form: hours
 	$(LONG) $(PYTHON) -m pytest -s --timeout 0 $(or $(ARGS),$(BOUNDED))
 
-test-versions: $(VENV)/ready ## What depends on PostgreSQL's version, on 15 to 18, into docs/engines.md: about 40 minutes
+test-versions: $(VENV)/ready ## What depends on PostgreSQL's version, on 15 to 18, into docs/engines.md
 	$(PYTHON) -m tests.versions $(ARGS)
 
 coverage: $(VENV)/ready ## Which lines `make test-fast` runs, as a report

@@ -95,7 +95,6 @@ def run(folder: Path, suite: str) -> Counter[str]:
 def outcomes(report: Path) -> Counter[str]:
     """Count the tests of a report of pytest by their outcome; an error counts as a failure."""
     counts: Counter[str] = Counter()
-    # pytest wrote it a moment ago.
     for case in ElementTree.parse(report).iter("testcase"):
         told = {child.tag for child in case}
         counts[

@@ -168,9 +168,9 @@ def test_a_pool_ends_when_its_time_is_over(
     one_executor: Driver, dsn: str, sql: Sql, naps: Callable[[int, float], None]
 ) -> None:
     naps(2000, 0.05)
-    answer = one_executor.work(TASKS, dsn, executors=1, duration=2.0, until_drained=False)
+    answer = one_executor.work(TASKS, dsn, executors=1, duration=10.0, until_drained=False)
     done, distinct = complete(sql)
-    assert done == distinct < 2000  # 0 on a busy machine, where executors start slowly
+    assert 0 < done == distinct < 2000
     assert answer["summary"]["finished"] == done
     assert statuses(sql) == {"Pending": 2000 - done}, "nothing is leased any more"
 
