@@ -44,7 +44,7 @@ from rowlease.metrics.exposition import worker_exposition
 from rowlease.metrics.tally import BUCKETS, Tally
 from rowlease.metrics.worker_metrics import METRICS, count_events
 from rowlease.model import Depth, Finding, LeasedRequest, Metric, Outcome, QueueState, WorkerState
-from rowlease.store import Reading
+from rowlease.store import Store
 from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.health_server import HealthServer
@@ -332,7 +332,7 @@ def scraped(metrics: DatabaseMetrics) -> Samples:
 
 
 def test_a_database_is_described(clock: list[float]) -> None:
-    found = scraped(DatabaseMetrics(cast("Reading", Database())))
+    found = scraped(DatabaseMetrics(cast("Store", Database())))
     for name, labels, value in [
         ("up", (), 1),
         ("requests", ("9", "mail", "Scheduled"), 1),
@@ -363,7 +363,7 @@ def test_a_database_is_described(clock: list[float]) -> None:
 
 def test_every_metric_names_its_database(clock: list[float]) -> None:
     registry = CollectorRegistry()
-    registry.register(DatabaseMetrics(cast("Reading", Database())))
+    registry.register(DatabaseMetrics(cast("Store", Database())))
     worker = worker_exposition(counted(), {"slots": 4}, "", "db.example:5432/jobs")[1].decode()
     for text in (generate_latest(registry).decode(), worker):
         families = list(text_string_to_metric_families(text))
@@ -387,7 +387,7 @@ def test_each_finding_is_a_sample(clock: list[float], caplog: pytest.LogCaptureF
         return answer
 
     examination = Examination(examine)
-    metrics = DatabaseMetrics(cast("Reading", Database()), timedelta(0), examination)
+    metrics = DatabaseMetrics(cast("Store", Database()), timedelta(0), examination)
 
     def findings() -> list[tuple[str, ...]]:
         return [labels for name, labels in scraped(metrics) if name == "rowlease_findings"]
@@ -406,12 +406,12 @@ def test_metrics_of_a_later_release_are_left_out(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Database, "metrics_server", lambda _: [Metric("new", "x", 1)])
-    assert scraped(DatabaseMetrics(cast("Reading", Database())))["rowlease_up", ()] == 1
+    assert scraped(DatabaseMetrics(cast("Store", Database())))["rowlease_up", ()] == 1
 
 
 def test_scrapes_within_the_cache_time_read_the_database_once(clock: list[float]) -> None:
     database = Database()
-    metrics = DatabaseMetrics(cast("Reading", database), cache=timedelta(seconds=5))
+    metrics = DatabaseMetrics(cast("Store", database), cache=timedelta(seconds=5))
     calls = [0, 0, 0, 0]
     for number, at in enumerate((100.0, 104.9, 105.0, 110.0)):
         clock[0] = at
@@ -424,7 +424,7 @@ def test_a_database_that_does_not_answer_is_down_and_is_named_once(
     clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database()
-    metrics = DatabaseMetrics(cast("Reading", database))
+    metrics = DatabaseMetrics(cast("Store", database))
     database.error = StoreUnavailable("the database at x cannot be reached")
     for _ in range(3):
         clock[0] += 10
@@ -451,6 +451,6 @@ def test_every_metric_is_in_the_page_on_metrics(repository: Path, clock: list[fl
 
 
 def test_the_names_of_the_exporter_are_those_that_its_gauges_list(clock: list[float]) -> None:
-    names = {name for name, _ in scraped(DatabaseMetrics(cast("Reading", Database())))}
+    names = {name for name, _ in scraped(DatabaseMetrics(cast("Store", Database())))}
     assert set(exporter.COUNTERS) <= names
     assert all(name.endswith("_total") for name in exporter.COUNTERS)

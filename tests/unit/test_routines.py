@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rowlease.model import Outcome
+from rowlease.store import Store
 from rowlease.store.routines import (
     FIELDS,
     Routine,
@@ -62,6 +63,13 @@ UNPINNED = {
     "needs_floor": "PostgreSQL puts it in place of its call; with a SET it could not",
     "num_stepped_over": "called by dequeue, which has pinned it; a SET costs more",
     "num_stepped_over_in_lane": "PostgreSQL puts it in place of its call; with a SET it could not",
+}
+#: Public routines without a method of their own, and who calls them.
+WITHOUT_METHOD = {
+    "enqueue": "`enqueue_many` calls it for one request",
+    "announce_idle": "a listening connection",
+    "listen": "a listening connection",
+    "listen_finished": "a listening connection",
 }
 #: Views, and the trigger on the table below.
 TRIGGERS = {"inbox": "fill_request", "load_inbox": "end_part"}
@@ -117,6 +125,17 @@ def reached(file: Routine, seen: frozenset[str] = frozenset()) -> set[str]:
 
 
 # -- reading -----------------------------------------------------------------------------------
+
+
+def test_a_routine_is_called_from_the_file_with_the_name_of_its_folder() -> None:
+    files = {base.__module__.rpartition(".")[2]: vars(base) for base in Store.__bases__}
+    for engine in ("postgresql", "sqlserver"):
+        for folder in files:
+            routines = {
+                file.stem for file in (packaged_folder("sql") / engine / folder).glob("*.sql")
+            }
+            methods = {name.removesuffix("_async") for name in files[folder] if name[0] != "_"}
+            assert methods == routines - WITHOUT_METHOD.keys(), (engine, folder)
 
 
 def test_a_header_is_read(tmp_path: Path) -> None:

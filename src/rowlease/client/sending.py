@@ -13,7 +13,7 @@ from rowlease.client.enqueue_call import EnqueueCall
 from rowlease.client.steps import Steps, call, pause
 from rowlease.errors import EnqueueUnknown, RowleaseError, StoreError, StoreUnavailable
 from rowlease.model import Enqueued, Outcome
-from rowlease.store import Producing
+from rowlease.store import Store
 
 #: The default time for which a call is repeated after transient errors. Most failovers are shorter.
 RETRY_FOR = timedelta(seconds=30)
@@ -35,9 +35,7 @@ LONGEST_WAIT_FOR_ROOM = 1.0
 LONGEST_WAIT_WITHOUT_NOTIFICATIONS = 0.1
 
 
-def send(
-    store: Producing, request: EnqueueCall[Any], retry_for: timedelta
-) -> Steps[list[Enqueued]]:
+def send(store: Store, request: EnqueueCall[Any], retry_for: timedelta) -> Steps[list[Enqueued]]:
     """Enqueue all requests or none. The answers are in the order of the requests.
 
     Args:
@@ -70,7 +68,7 @@ def send(
 class _Attempts:
     """An enqueue in a transaction of its own. After a transient error it is tried again."""
 
-    def __init__(self, store: Producing, request: EnqueueCall[Any], retry_for: timedelta) -> None:
+    def __init__(self, store: Store, request: EnqueueCall[Any], retry_for: timedelta) -> None:
         self._store = store
         self._request = request
         self._receipt = request.options.get("receipt") or uuid.uuid4().hex

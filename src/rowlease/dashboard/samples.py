@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rowlease.errors import RowleaseError
 from rowlease.model import Depth, Finding, QueueState, Waits, WorkerState
-from rowlease.store import Reading
+from rowlease.store import Store
 
 #: Seconds between two samples.
 INTERVAL = 5.0
@@ -67,7 +67,7 @@ class Sample(NamedTuple):
 class Samples:
     """Takes samples and keeps the latest. Safe to use from several threads."""
 
-    def __init__(self, store: Reading) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: deque[Sample] = deque(maxlen=KEPT)
         self._lock = threading.Lock()

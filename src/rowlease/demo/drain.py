@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rowlease.demo.job import QUEUE
 from rowlease.errors import RowleaseError
-from rowlease.store import Reading, Store
+from rowlease.store import Store
 
 #: Seconds between two samples of the depth.
 SAMPLE_EVERY = 0.2
@@ -187,7 +187,7 @@ def drain(
     return Drained(_trimmed(samples), restarts, summaries, failed)
 
 
-def _sample(store: Reading, seconds: float) -> DrainSample:
+def _sample(store: Store, seconds: float) -> DrainSample:
     """A sample of the requests that wait or run now."""
     depths = {
         depth.priority: depth.scheduled + depth.pending + depth.processing

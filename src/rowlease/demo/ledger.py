@@ -21,7 +21,7 @@ from rowlease.demo.source import Input
 from rowlease.model import Promoted
 from rowlease.spark.jdbc import connection_options, database_errors, literal
 from rowlease.spark.load import new_run
-from rowlease.store import Producing
+from rowlease.store import Store
 
 #: The end of the id of the empty load that marks a finished run.
 CHECKED = ":checked"
@@ -58,7 +58,7 @@ def find_run(spark: Any, dsn: str, source: Input) -> Run:
     return Run(f"{name}{number}", f"{name}{number}" in known)
 
 
-def close_run(store: Producing, run: Run) -> None:
+def close_run(store: Store, run: Run) -> None:
     """Record that the results of a run were compared, so that the next run begins a new load."""
     checked = f"{run.load_id}{CHECKED}"
     begun = store.begin_load(checked, QUEUE, new_run())

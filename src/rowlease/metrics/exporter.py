@@ -19,7 +19,7 @@ from rowlease.errors import StoreError
 from rowlease.metrics.examination import Examination
 from rowlease.metrics.exposition import labelled
 from rowlease.model import Depth, Finding, Metric, WorkerState
-from rowlease.store import Reading, place_of
+from rowlease.store import Store, place_of
 from rowlease.visible import visible
 
 #: The time for which scrapes get the values of one reading of the database.
@@ -108,7 +108,7 @@ class DatabaseMetrics:
 
     def __init__(
         self,
-        store: Reading,
+        store: Store,
         cache: timedelta = CACHED_FOR,
         examination: Examination | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError
-from rowlease.store import Reading, Store, open_store
+from rowlease.store import Store, open_store
 from rowlease.tasks.loading import (
     Place,
     Tasks,
@@ -169,7 +169,7 @@ class SparkDriver:
     a cancelled task without notice.
     """
 
-    def __init__(self, store: Reading, plan: Plan) -> None:
+    def __init__(self, store: Store, plan: Plan) -> None:
         self._store = store
         self._pool_id = plan.pool_id
         self._heard = time.monotonic()

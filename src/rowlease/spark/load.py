@@ -42,7 +42,7 @@ from rowlease.spark.jdbc import (
 )
 from rowlease.spark.load_progress import reported
 from rowlease.spark.promotion import Staged, end_run, heard, promoted
-from rowlease.store import Producing, open_store
+from rowlease.store import Store, open_store
 
 logger = logging.getLogger("rowlease")
 
@@ -74,7 +74,7 @@ def enqueue(
     headers: Any = None,
     load_id: str | None = None,
     writers: int | None = None,
-    store: Producing | None = None,
+    store: Store | None = None,
 ) -> Promoted:
     """Turn each row of a DataFrame into one request of a queue.
 
@@ -235,7 +235,7 @@ def write(
     load_id: str,
     run: Begun,
     writers: int | None,
-    store: Producing | None,
+    store: Store | None,
 ) -> Staged:
     """Write the rows of a load, with these columns. Report its progress if there is a store."""
     from pyspark.sql import Observation

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from rowlease.errors import LoadLost, RowleaseError
-from rowlease.store import Producing
+from rowlease.store import Store
 
 logger = logging.getLogger("rowlease")
 
@@ -28,7 +28,7 @@ class Reporter:
         LoadLost: another run has taken the load over (raised by `add` and `report`).
     """
 
-    def __init__(self, store: Producing, load_id: str, run_number: int) -> None:
+    def __init__(self, store: Store, load_id: str, run_number: int) -> None:
         self._store = store
         self._load_id = load_id
         self._run_number = run_number
@@ -58,7 +58,7 @@ class Reporter:
 
 
 @contextmanager
-def reported(context: Any, store: Producing, load_id: str, run_number: int) -> Iterator[None]:
+def reported(context: Any, store: Store, load_id: str, run_number: int) -> Iterator[None]:
     """Report the rows of the Spark jobs that start in this block, as their tasks end.
 
     Raises:

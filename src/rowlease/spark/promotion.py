@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from rowlease.errors import LoadDiffers, LoadLost, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
-from rowlease.store import Producing
+from rowlease.store import Store
 
 logger = logging.getLogger("rowlease")
 
@@ -41,7 +41,7 @@ class Staged(NamedTuple):
     parts: Sequence[int] | None = None
 
 
-def promoted(store: Producing, load: Staged) -> Promoted:
+def promoted(store: Store, load: Staged) -> Promoted:
     """Promote a staged load, and drop the rows that do not count if there are any.
 
     Raises:
@@ -66,7 +66,7 @@ def promoted(store: Producing, load: Staged) -> Promoted:
     return done
 
 
-def _settled(store: Producing, load: Staged) -> Promoted:
+def _settled(store: Store, load: Staged) -> Promoted:
     """Promote the load. Try again at once if a late task has committed rows meanwhile."""
 
     def promote() -> Promoted:
@@ -84,7 +84,7 @@ def _settled(store: Producing, load: Staged) -> Promoted:
     return heard(promote)
 
 
-def _discarded(store: Producing, load: Staged, parts: Sequence[int]) -> bool:
+def _discarded(store: Store, load: Staged, parts: Sequence[int]) -> bool:
     """Drop the rows of all parts except `parts`. Return False if certainly none were dropped."""
     with suppress(StoreUnavailable):
         return store.discard_staged(load.load_id, load.run_number, parts) > 0
@@ -92,7 +92,7 @@ def _discarded(store: Producing, load: Staged, parts: Sequence[int]) -> bool:
     return True  # the first call may have dropped rows, but its answer was lost
 
 
-def end_run(store: Producing, load_id: str, run_number: int) -> None:
+def end_run(store: Store, load_id: str, run_number: int) -> None:
     """End the run of a load that has failed, unless another run has taken the load over."""
     with suppress(LoadLost):
         heard(lambda: store.discard_staged(load_id, run_number, None))

@@ -1,8 +1,7 @@
 """The only package that knows a database.
 
-`open_store` returns a `Store`. Its methods take and return the values of `rowlease.model`. A
-function that needs only some of the methods takes one of the store's roles: Producing, Consuming,
-Scheduling, Operating or Reading.
+`open_store` returns a `Store`. Its methods take and return the values of `rowlease.model`. Their
+files have the names of the folders in sql/.
 """
 
 from __future__ import annotations
@@ -18,29 +17,19 @@ from rowlease.model import Finding
 from rowlease.store import deadlines
 from rowlease.store.bulk import BulkStore
 from rowlease.store.calls import Notifications
-from rowlease.store.consuming import Consuming
 from rowlease.store.differences import Difference
 from rowlease.store.dsn import check_engine, is_sqlserver, mask_passwords, place_of, redact
 from rowlease.store.observing import LockObserver, Observer
-from rowlease.store.operating import Operating
-from rowlease.store.producing import Producing
-from rowlease.store.reading import Reading
 from rowlease.store.revisions import Migrated
-from rowlease.store.scheduling import Scheduling
 from rowlease.store.store import Store
 
 __all__ = [
     "BulkStore",
-    "Consuming",
     "Difference",
     "LockObserver",
     "Migrated",
     "Notifications",
     "Observer",
-    "Operating",
-    "Producing",
-    "Reading",
-    "Scheduling",
     "Store",
     "bulk_store",
     "is_sqlserver",

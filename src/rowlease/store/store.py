@@ -1,17 +1,29 @@
-"""The class `Store` has all roles. Each engine implements it."""
+"""The class `Store` has the calls of all folders of sql/. Each engine implements it."""
 
 from __future__ import annotations
 
-from rowlease.store.consuming import Consuming
-from rowlease.store.operating import Operating
-from rowlease.store.producing import Producing
-from rowlease.store.reading import Reading
-from rowlease.store.scheduling import Scheduling
+from rowlease.store.dequeue import DequeueCalls
+from rowlease.store.enqueue import EnqueueCalls
+from rowlease.store.finish import FinishCalls
+from rowlease.store.load import LoadCalls
+from rowlease.store.maintain import MaintainCalls
+from rowlease.store.operate import OperateCalls
+from rowlease.store.schedule import ScheduleCalls
+from rowlease.store.worker import WorkerCalls
 
 
-class Store(Producing, Consuming, Scheduling, Operating, Reading):
+class Store(
+    EnqueueCalls,
+    LoadCalls,
+    DequeueCalls,
+    FinishCalls,
+    WorkerCalls,
+    MaintainCalls,
+    ScheduleCalls,
+    OperateCalls,
+):
     """The routines of rowlease on either engine, with a method for each routine.
 
-    A caller that needs only some of the routines takes a role, such as `Producing`.
+    The file of a method has the name of the routine's folder in sql/.
     `rowlease.store.calls.Calls` documents what all calls have in common.
     """

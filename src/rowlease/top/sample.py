@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from rowlease.model import Depth, WorkerState
-from rowlease.store import Reading
+from rowlease.store import Store
 
 #: Seconds over which a rate is measured.
 RATE_WINDOW = 5.0
@@ -58,7 +58,7 @@ class TopSample(NamedTuple):
 class Sampler:
     """Takes samples of a database."""
 
-    def __init__(self, store: Reading) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._totals: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
         self._histories: dict[str, deque[int]] = {}

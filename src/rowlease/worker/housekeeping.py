@@ -14,7 +14,7 @@ from datetime import timedelta
 from rowlease.clock import now
 from rowlease.errors import InvalidRequest, RowleaseError, StoreError
 from rowlease.events import Events, HousekeepingRefused
-from rowlease.store import Consuming
+from rowlease.store import Store
 from rowlease.store.revisions import own_version
 from rowlease.worker.call_retry_policy import CallRetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
@@ -44,7 +44,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        store: Consuming,
+        store: Store,
         worker_id: str,
         queues: Sequence[str],
         events: Events,

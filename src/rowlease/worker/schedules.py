@@ -10,7 +10,7 @@ from __future__ import annotations
 from rowlease.errors import ConfigError, InvalidRequest, StoreError
 from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
-from rowlease.store import Scheduling
+from rowlease.store import Store
 from rowlease.tasks.cron import Cron
 from rowlease.tasks.requests import DEFAULT_QUEUE
 from rowlease.tasks.task import Registry
@@ -23,7 +23,7 @@ CHECK_INTERVAL = 15.0
 class Schedules:
     """Registers the schedules of a worker's tasks; fires every schedule whose task it knows."""
 
-    def __init__(self, store: Scheduling, worker_id: str, tasks: Registry, events: Events) -> None:
+    def __init__(self, store: Store, worker_id: str, tasks: Registry, events: Events) -> None:
         self._store = store
         self._worker_id = worker_id
         self._kinds = list(tasks)

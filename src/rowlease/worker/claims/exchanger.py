@@ -14,7 +14,7 @@ from rowlease.clock import now
 from rowlease.errors import StoreError
 from rowlease.events import Claimed, Events, OutcomeRefused
 from rowlease.model import Claim, Failure
-from rowlease.store import Consuming
+from rowlease.store import Store
 from rowlease.tasks.task import Registry
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
@@ -46,7 +46,7 @@ class Exchanger:
 
     def __init__(
         self,
-        store: Consuming,
+        store: Store,
         worker_id: str,
         queues: QueueOrder,
         tasks: Registry,
@@ -220,7 +220,7 @@ class Exchanger:
             answers = self._store_with_timeout().snooze(requests, delays, reasons)
         self._delivered.snoozed(snoozed, answers)
 
-    def _store_with_timeout(self) -> Consuming:
+    def _store_with_timeout(self) -> Store:
         lease = self._lease.total_seconds() if self._lease else self._leases.shortest
         if lease == math.inf:
             lease = DEFAULT_LEASE

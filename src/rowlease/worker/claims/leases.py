@@ -20,7 +20,7 @@ from rowlease.events import (
     Renewed,
 )
 from rowlease.model import LeasedRequest, Outcome
-from rowlease.store import Consuming, deadlines
+from rowlease.store import Store, deadlines
 from rowlease.worker.call_retry_policy import CallRetryPolicy
 from rowlease.worker.claims.progress import ProgressReporter
 from rowlease.worker.timings import (
@@ -145,7 +145,7 @@ class Leases:
     `run` renews them and writes progress.
     """
 
-    def __init__(self, store: Consuming, events: Events) -> None:
+    def __init__(self, store: Store, events: Events) -> None:
         self._store = store
         self._events = events
         self._held: set[Lease] = set()
@@ -253,7 +253,7 @@ class Leases:
             since, self.failing_since = self.failing_since, None
             self._events.emit(RenewalsRecovered(now() - since))
 
-    def _store_with_timeout(self) -> Consuming:
+    def _store_with_timeout(self) -> Store:
         return self._store.within(
             call_timeout(self.shortest, RENEW_TIMEOUT_SHARE, RENEW_TIMEOUT_LEAST)
         )

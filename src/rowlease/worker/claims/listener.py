@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from rowlease.events import Events, NotificationsLost
-from rowlease.store import Consuming, Notifications
+from rowlease.store import Notifications, Store
 
 logger = logging.getLogger("rowlease")
 
@@ -40,7 +40,7 @@ class Listener:
     While the listener has no connection, the receiver polls.
     """
 
-    def __init__(self, store: Consuming, queues: Sequence[str], events: Events) -> None:
+    def __init__(self, store: Store, queues: Sequence[str], events: Events) -> None:
         self._store = store
         self._queues = queues
         self._events = events

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rowlease.clock import now
 from rowlease.events import Disowned, Events
 from rowlease.model import LeasedRequest, Outcome
-from rowlease.store import Consuming
+from rowlease.store import Store
 
 #: Seconds after the loss of a claim's answer during which the claim may still commit on the server.
 LATE_COMMIT = 10.0
@@ -36,7 +36,7 @@ class LostClaims:
         self._late_until = now() + LATE_COMMIT
         self.check_at, self.is_unsure = now(), True
 
-    def disown(self, store: Consuming, queues: Sequence[str], held: Sequence[LeasedRequest]) -> int:
+    def disown(self, store: Store, queues: Sequence[str], held: Sequence[LeasedRequest]) -> int:
         """Disown all leases of this worker except those of `held`; return the number disowned."""
         answers = store.disown(self._worker_id, queues, held)
         self.is_unsure = False

@@ -8,7 +8,7 @@ from typing import Protocol
 from rowlease.errors import RowleaseError
 from rowlease.events import Events, ProgressKept
 from rowlease.model import LeasedRequest
-from rowlease.store import Consuming
+from rowlease.store import Store
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 
 
@@ -27,7 +27,7 @@ class ProgressReporter:
         self._events = events
         self._written: dict[Running, tuple[float, str]] = {}
 
-    def write(self, held: Collection[Running], store: Consuming) -> None:
+    def write(self, held: Collection[Running], store: Store) -> None:
         """Write the progress that running tasks have reported since the last call.
 
         If the database is unavailable, nothing is written, and the next call tries again with the
@@ -47,7 +47,7 @@ class ProgressReporter:
         self._written = latest
 
 
-def _report(changed: list[tuple[LeasedRequest, float, str]], store: Consuming) -> int:
+def _report(changed: list[tuple[LeasedRequest, float, str]], store: Store) -> int:
     """Write all reports in one call. If this call is refused, write each report alone, in ASCII."""
     try:
         return store.report_progress(changed)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rowlease.errors import InvalidRequest
 from rowlease.events import Events, QueueLeftOut
-from rowlease.store import Reading
+from rowlease.store import Store
 from rowlease.tasks.requests import DEFAULT_QUEUE
 from rowlease.tasks.task import Registry
 
@@ -17,7 +17,7 @@ def queues_of(tasks: Registry) -> dict[str, int]:
 
 
 def check_queues(
-    store: Reading, tasks: Registry, queues: Sequence[str], events: Events, *, are_named: bool
+    store: Store, tasks: Registry, queues: Sequence[str], events: Events, *, are_named: bool
 ) -> None:
     """Check that the queues exist. Emit `QueueLeftOut` for each queue of a task that is left out.
 

@@ -1,4 +1,4 @@
-"""The calls for schedules. Workers plan and fire them, operators create and pause them."""
+"""The calls of sql/*/schedule. Workers plan and fire schedules, operators make and pause them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rowlease.model import DueSchedule, Fired, Outcome, Schedule, ScheduleClaim
-from rowlease.store.calls import OUTCOME, Calls
+from rowlease.store.calls import OUTCOME, Calls, to_milliseconds
 from rowlease.tasks.cron import Cron
 
 
-class Scheduling(Calls):
+class ScheduleCalls(Calls):
     """Creates, claims and fires schedules; see `rowlease.store.Store`."""
 
     def put_schedule(
@@ -87,7 +87,7 @@ class Scheduling(Calls):
             (*DueSchedule._fields, "wait_ms"),
             "claim_schedules",
             p_worker_id=worker_id,
-            p_lease_ms=round(lease / timedelta(milliseconds=1)),
+            p_lease_ms=to_milliseconds(lease),
             p_limit=limit,
             p_kinds=None if kinds is None else list(kinds),
         )

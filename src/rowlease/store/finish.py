@@ -1,4 +1,4 @@
-"""The calls of workers, for the role `rowlease_worker`: claims, leases, outcomes, heartbeats."""
+"""The calls of sql/*/finish: end leases, renew them, and report progress."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from rowlease.model import (
-    Advanced,
-    Claim,
-    Exchanged,
-    Failure,
-    Held,
-    LeasedRequest,
-    Maintained,
-    Outcome,
-    Renewal,
-)
+from rowlease.model import Failure, Held, LeasedRequest, Outcome, Renewal
 from rowlease.store.calls import (
     OUTCOME,
     OUTCOMES,
@@ -28,80 +18,9 @@ from rowlease.store.calls import (
 )
 from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
 
-#: The columns that `dequeue` returns.
-CLAIM_COLUMNS = (*LeasedRequest._fields, "more", "wait_ms", "floor")
-#: The columns that `exchange` returns.
-EXCHANGE_COLUMNS = (*CLAIM_COLUMNS, "dead", "outcome")
 
-
-class Consuming(Calls):
-    """Leases requests and ends their leases; see `rowlease.store.Store`."""
-
-    def dequeue(
-        self,
-        worker_id: str,
-        queues: Sequence[str],
-        limit: int,
-        *,
-        slots: int | None = None,
-        lease: timedelta | None = None,
-        floor: str | None = None,
-    ) -> Claim:
-        """Claim up to `limit` requests (1 to 10,000). Requests beyond `slots` are prefetched."""
-        rows = self._rows(
-            CLAIM_COLUMNS,
-            "dequeue",
-            p_worker_id=worker_id,
-            p_queue_names=list(queues),
-            p_limit=limit,
-            p_slots=slots,
-            p_lease_ms=to_milliseconds(lease),
-            p_floor=floor,
-        )
-        return _claim(rows)
-
-    def exchange(
-        self,
-        worker_id: str,
-        queues: Sequence[str],
-        limit: int,
-        *,
-        completed: Sequence[tuple[Held | LeasedRequest, str | None]] = (),
-        failed: Sequence[tuple[Held | LeasedRequest, Failure]] = (),
-        slots: int | None = None,
-        lease: timedelta | None = None,
-        floor: str | None = None,
-    ) -> Exchanged:
-        """Report outcomes and claim up to `limit` requests in one transaction. 0 means no claim."""
-        results = [result for _, result in completed]
-        rows = self._rows(
-            EXCHANGE_COLUMNS,
-            "exchange",
-            p_worker_id=worker_id,
-            p_queue_names=list(queues),
-            p_limit=limit,
-            p_slots=slots,
-            p_lease_ms=to_milliseconds(lease),
-            p_floor=floor,
-            p_complete_ids=[held.request_id for held, _ in completed],
-            p_complete_tokens=[held.lock_token for held, _ in completed],
-            # Most tasks return nothing, and psycopg would convert each string of a list in Python.
-            p_results=results if any(result is not None for result in results) else None,
-            p_fail_ids=[held.request_id for held, _ in failed],
-            p_fail_tokens=[held.lock_token for held, _ in failed],
-            p_errors=[replace_unstorable(failure.error) for _, failure in failed],
-            p_retries_ms=[to_milliseconds(failure.after) for _, failure in failed],
-            p_dead=[failure.dead for _, failure in failed],
-            **details_of([failure for _, failure in failed]),
-        )
-        reported = len(completed) + len(failed)
-        outcomes = [OUTCOMES[row[-1]] for row in rows[:reported]]
-        return Exchanged(
-            outcomes[: len(completed)],
-            outcomes[len(completed) :],
-            [bool(row[-2]) for row in rows[len(completed) : reported]],
-            _claim(rows[reported:]) if limit else Claim([], False, None, floor),
-        )
+class FinishCalls(Calls):
+    """Ends and renews leases; see `rowlease.store.Store`."""
 
     def complete(
         self,
@@ -244,62 +163,6 @@ class Consuming(Calls):
         )
         return int(kept)
 
-    def worker_heartbeat(
-        self,
-        worker_id: str,
-        *,
-        host: str,
-        pid: int,
-        version: str,
-        queues: Sequence[str],
-        slots: int,
-        busy: int,
-        consumer_priority: int = 0,
-        kinds: Sequence[str] | None = None,
-    ) -> None:
-        """Report that a worker is alive, its load, and the kinds that it knows.
-
-        Kinds of None mean that the worker may know every kind.
-        """
-        self._call(
-            "worker_heartbeat",
-            p_worker_id=worker_id,
-            p_host=host,
-            p_pid=pid,
-            p_version=version,
-            p_queue_names=list(queues),
-            p_slots=slots,
-            p_busy=busy,
-            p_consumer_priority=consumer_priority,
-            p_kinds=None if kinds is None else list(kinds),
-        )
-
-    def remove_worker(self, worker_id: str) -> None:
-        """Unregister a worker."""
-        self._call("remove_worker", p_worker_id=worker_id)
-
-    def maintain(self, limit: int = 1000) -> list[Maintained]:
-        """Do one round of housekeeping. If another caller is doing one, do nothing; return []."""
-        return self._values(Maintained, "maintain", p_limit=limit)
-
-    def advance_ids(self) -> list[Advanced]:
-        """Advance the sequences that would hand out ids again, as after a replication.
-
-        Raises:
-            StoreConflict: a sequence is behind, and the user may not advance it (SQL Server), or a
-                transaction that has taken an id has been open for two seconds (PostgreSQL).
-        """
-        return self._values(Advanced, "advance_ids")
-
-    def finish_batches(self, batch_id: str | None = None) -> int:
-        """Finish this batch, or every batch, if it has ended: `maintain` may no longer be called.
-
-        Returns:
-            The number of batches that were finished and of requests that became due.
-        """
-        ((count,),) = self._call("finish_batches", p_batch_id=batch_id)
-        return int(count)
-
 
 def _leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
     """The parameters that identify leases."""
@@ -307,11 +170,3 @@ def _leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
         "p_request_ids": [h.request_id for h in held],
         "p_lock_tokens": [h.lock_token for h in held],
     }
-
-
-def _claim(rows: list[Any]) -> Claim:
-    """The claim in the rows of `dequeue`: the leased requests, then a row about the call."""
-    width = len(LeasedRequest._fields)
-    more, wait_ms, floor = rows.pop()[width : len(CLAIM_COLUMNS)]
-    wait = None if wait_ms is None else timedelta(milliseconds=wait_ms)
-    return Claim([LeasedRequest._make(row[:width]) for row in rows], more, wait, floor)

@@ -1,0 +1,45 @@
+"""The calls of sql/*/worker: register workers, and unregister them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rowlease.store.calls import Calls
+
+
+class WorkerCalls(Calls):
+    """Registers workers; see `rowlease.store.Store`."""
+
+    def worker_heartbeat(
+        self,
+        worker_id: str,
+        *,
+        host: str,
+        pid: int,
+        version: str,
+        queues: Sequence[str],
+        slots: int,
+        busy: int,
+        consumer_priority: int = 0,
+        kinds: Sequence[str] | None = None,
+    ) -> None:
+        """Report that a worker is alive, its load, and the kinds that it knows.
+
+        Kinds of None mean that the worker may know every kind.
+        """
+        self._call(
+            "worker_heartbeat",
+            p_worker_id=worker_id,
+            p_host=host,
+            p_pid=pid,
+            p_version=version,
+            p_queue_names=list(queues),
+            p_slots=slots,
+            p_busy=busy,
+            p_consumer_priority=consumer_priority,
+            p_kinds=None if kinds is None else list(kinds),
+        )
+
+    def remove_worker(self, worker_id: str) -> None:
+        """Unregister a worker."""
+        self._call("remove_worker", p_worker_id=worker_id)
