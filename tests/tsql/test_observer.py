@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from rowlease.errors import StoreConflict, StoreTimeout
 from rowlease.store import open_store
 from rowlease.store.observing import Lock, Plans, Scan
 from rowlease.store.sqlserver.connection import pyodbc
@@ -18,8 +19,9 @@ from rowlease.store.sqlserver.observer import SqlServerObserver
 from rowlease.verify import lock_checks
 from rowlease.verify.checks import Broken
 from rowlease.verify.lock_checks import LockTrial
+from tests.refusals import refusals, refused_at
 from tests.tsql import unixodbc
-from tests.tsql.fake_server import Failure, FakeServer, Late, Rows
+from tests.tsql.fake_server import TYPES, Failure, FakeServer, Late, Rows
 
 pytestmark = unixodbc.needed()
 PLAN = """<ShowPlanXML xmlns="http://schemas.microsoft.com/sqlserver/2004/07/showplan">
@@ -75,11 +77,6 @@ def test_a_scan_of_a_large_table_is_found_in_the_plan_cache(
         assert lock_checks.plans(trial) == "2 statements of 2 routines scan no large table"
 
 
-def test_an_empty_plan_cache_is_no_evidence(server: FakeServer, trial: LockTrial) -> None:
-    with pytest.raises(Broken, match="shows no plan of our routines"):
-        lock_checks.plans(trial)
-
-
 @pytest.mark.parametrize(
     ("wide", "is_sound"),
     [
@@ -112,14 +109,6 @@ def test_a_lock_on_more_than_rows_is_found(
     else:
         with pytest.raises(Broken, match="it holds"):
             lock_checks.locks_of_a_promote(trial)
-
-
-def test_an_answer_without_a_row_lock_is_no_evidence(server: FakeServer, trial: LockTrial) -> None:
-    server.answer("dm_tran_locks", Rows(("Queue", "OBJECT", "IX", 1)))
-    server.answer("exec rowlease.begin_load", Rows(["ok", 1, 0, 0, 0, 0, 9]))
-    server.answer("exec rowlease.promote", Rows(["ok", 5_000, 5_000, 0, 0]))
-    with pytest.raises(Broken, match="shows no lock of a row"):
-        lock_checks.locks_of_a_promote(trial)
 
 
 @pytest.mark.parametrize("view", ["procedure", "function", "trigger"])
@@ -158,11 +147,6 @@ def test_each_routine_is_compiled(
     )
 
 
-def test_a_server_that_makes_no_plan_is_no_evidence(server: FakeServer, trial: LockTrial) -> None:
-    with pytest.raises(Broken, match="shows no plan of our routines"):
-        lock_checks.compilation(trial)
-
-
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
@@ -195,73 +179,6 @@ def test_a_statement_may_take_its_limit_and_no_longer(
     assert "a statement of 3 s ended" in lock_checks.long_call(trial)
 
 
-@pytest.mark.parametrize(
-    ("answers", "says"),
-    [([TimeoutError("late")], "of 12 s was cancelled"), ([None, None], "was not cancelled after")],
-)
-def test_a_limit_that_does_not_hold_is_found(
-    trial: LockTrial, answers: list[Any], says: str
-) -> None:
-    waits = mock.patch.object(trial.observer, "wait", side_effect=answers)
-    with waits, pytest.raises(Broken, match=says):
-        lock_checks.long_call(trial)
-
-
-# -- calls beside an open transaction --------------------------------------------------------------
-
-
-def forged(claims: Sequence[Any], completes: Any = None) -> Any:
-    """A trial whose claims beside the open transaction are answered like this: ids, or an error."""
-    trial = mock.MagicMock(spec=LockTrial, queue="q", held=[], observer=mock.MagicMock())
-    trial.put.side_effect = lambda count, **_: list(range(10, 10 + count))
-    trial.claim.return_value = [SimpleNamespace(request_id=1)]
-    calls = trial.store = mock.MagicMock()
-    calls.within.return_value.dequeue.side_effect = [
-        each if isinstance(each, Exception)
-        else SimpleNamespace(requests=[SimpleNamespace(request_id=one) for one in each])
-        for each in claims
-    ]  # fmt: skip
-    calls.within.return_value.complete.side_effect = completes
-    return trial
-
-
-OTHERS = list(range(11, 20))
-
-
-@pytest.mark.parametrize(
-    ("claims", "completes", "says"),
-    [
-        ([OTHERS, [10]], None, None),
-        ([StoreTimeout("5 s")], None, "a claim waited for another transaction: 5 s"),
-        ([OTHERS, StoreConflict("1222")], None, "a claim waited for another transaction: 1222"),
-        ([OTHERS, [10]], StoreTimeout("5 s"), "a completion waited for an open producer: 5 s"),
-        ([OTHERS, []], None, "of 11 requests 9 were claimed"),
-    ],
-)
-def test_a_call_that_waits_for_an_open_producer_is_found(
-    claims: list[Any], completes: Any, says: str | None
-) -> None:
-    trial = forged(claims, completes)
-    if says is None:
-        assert "beside an open producer" in lock_checks.open_producer(trial)
-    else:
-        with pytest.raises(Broken, match=says):
-            lock_checks.open_producer(trial)
-
-
-@pytest.mark.parametrize(("after", "is_sound"), [(0.002, True), (0.5, False)])
-def test_a_claim_that_an_old_queue_slows_down_is_found(
-    after: float, is_sound: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lock_checks, "_time_of_claims", mock.Mock(side_effect=[0.001, after]))
-    monkeypatch.setattr(lock_checks, "AGED", 0)
-    if is_sound:
-        assert "after 0 requests" in lock_checks.aged_queue(forged([]))
-    else:
-        with pytest.raises(Broken, match=r"1.0 ms, and 500.0 ms"):
-            lock_checks.aged_queue(forged([]))
-
-
 @pytest.mark.parametrize("number", [None, 3952, 229])
 def test_a_database_may_permit_no_snapshot(
     server: FakeServer, trial: LockTrial, number: int | None
@@ -275,13 +192,188 @@ def test_a_database_may_permit_no_snapshot(
             assert trial.observer.keep_versions(connection) == (number is None)
 
 
-@pytest.mark.parametrize(("count", "is_sound"), [(0, True), (2, False)])
-def test_an_escalation_is_found(
-    server: FakeServer, trial: LockTrial, count: int, is_sound: bool
+# -- forged answers ------------------------------------------------------------------------------
+
+#: What makes a server, or a trial's observer, answer as no sound server does.
+Forgery = Callable[[FakeServer, LockTrial, pytest.MonkeyPatch], None]
+NOW = datetime(2026, 1, 2)
+PATTERNS = {"locks": "dm_tran_locks", "enqueue": "exec rowlease.enqueue(_many)? "}
+#: The last row of a claim's answer.
+END = [*[None] * 16, False, None, None]
+WAITS_IN_VAIN = Failure(1222)
+WIDE, ROW = ("Queue", "OBJECT", "X", 1), ("Queue", "KEY", "X", 1)
+
+
+def enqueued(*ids: int) -> Rows:
+    return Rows(*[(one, "ok", 7) for one in ids])
+
+
+def leased(*ids: int) -> Rows:
+    rows = [
+        [one, "q", "verify", 0, NOW, NOW, NOW, NOW, 7, 1, 5, 0, None, None, "{}", None, *[None] * 3]
+        for one in ids
+    ]
+    kinds = [("", TYPES[type(value)]) for value in rows[0][:12]] if rows else []
+    texts, end = [("", "nvarchar(max)")] * 4, [("", "bit"), ("", "bigint"), ("", "nvarchar(max)")]
+    return Rows(*rows, END, columns=[*kinds, *texts, *end] if rows else ())
+
+
+def answers(**routines: Any) -> Forgery:
+    """Answers of routines and, as `locks`, of the view of locks."""
+
+    def forge(server: FakeServer, trial: LockTrial, patch: pytest.MonkeyPatch) -> None:
+        for name, found in routines.items():
+            pattern = PATTERNS.get(name, f"exec rowlease.{name} ")
+            server.answer(pattern, *(found if isinstance(found, list) else [found]))
+
+    return forge
+
+
+def shows(pattern: str, *found: Rows | Failure) -> Forgery:
+    return lambda server, trial, patch: server.answer(pattern, *found)
+
+
+def waits(*ends: Exception | None) -> Forgery:
+    return lambda server, trial, patch: patch.setattr(
+        trial.observer, "wait", mock.Mock(side_effect=ends)
+    )
+
+
+def cancels_late(server: FakeServer, trial: LockTrial, patch: pytest.MonkeyPatch) -> None:
+    seconds = count(0, lock_checks.LONG)
+    patch.setattr(lock_checks, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    waits(None, TimeoutError("late"))(server, trial, patch)
+
+
+def slows_down(server: FakeServer, trial: LockTrial, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lock_checks, "_time_of_claims", mock.Mock(side_effect=[0.001, 0.5]))
+    patch.setattr(lock_checks, "AGED", 0)
+    answers(enqueue=enqueued(1), operate=Rows([None] * 6))(server, trial, patch)
+
+
+def beside_a_producer(complete: Rows | Failure, *claims: Rows | Failure) -> Forgery:
+    """A group's request 1 runs, 2 is of the open producer, 3 is of its group, 4 is not."""
+    return answers(
+        enqueue=[enqueued(1), enqueued(2), enqueued(3), enqueued(4)],
+        dequeue=[leased(1), *claims], complete=complete,
+    )  # fmt: skip
+
+
+def counted(*found: Rows | Failure) -> Forgery:
+    def forge(server: FakeServer, trial: LockTrial, patch: pytest.MonkeyPatch) -> None:
+        server.answer("dm_os_performance_counters", *found)
+        trial.began = LockTrial(trial.store, trial.observer, 1).began
+
+    return forge
+
+
+HUNDRED = range(1, 101)
+PROMOTED: dict[str, Any] = {
+    "begin_load": Rows(["ok", 1, 0, 0, 0, 0, 9]), "promote": Rows(["ok", 5_000, 5_000, 0, 0])
+}  # fmt: skip
+OUTCOMES: dict[str, Any] = {"enqueue": enqueued(1), "dequeue": leased(*range(1, 6))}
+SCAN = PLAN.format(step="Table Scan", table="Queue")
+#: For each check, wrong answers of a server: one for each sentence with which it fails.
+FORGED: dict[str, list[Forgery]] = {
+    "locks_of_a_claim": [
+        answers(dequeue=leased(*HUNDRED), locks=Rows(WIDE, ROW)),
+        answers(dequeue=leased(*HUNDRED), locks=Rows(("Queue", "OBJECT", "IX", 1))),
+        answers(dequeue=[leased(*HUNDRED), WAITS_IN_VAIN], locks=Rows(ROW)),
+        answers(dequeue=leased(*HUNDRED), locks=Rows(ROW)),
+    ],
+    "locks_of_outcomes": [
+        answers(**OUTCOMES, locks=Rows(WIDE, ROW)),
+        answers(**OUTCOMES, locks=Rows(("", "APPLICATION", "X", 1))),
+    ],
+    "locks_of_a_promote": [
+        answers(**PROMOTED, locks=Rows(WIDE, ROW)),
+        answers(**PROMOTED, locks=Rows(("Queue", "OBJECT", "IX", 1))),
+        answers(**PROMOTED, locks=Rows(ROW), dequeue=WAITS_IN_VAIN),
+    ],
+    "open_producer": [
+        beside_a_producer(enqueued(), WAITS_IN_VAIN),
+        beside_a_producer(enqueued(), leased(4), WAITS_IN_VAIN),
+        beside_a_producer(WAITS_IN_VAIN, leased(4), leased(3)),
+        beside_a_producer(enqueued(), leased(4), leased()),
+    ],
+    "long_call": [waits(TimeoutError("late")), waits(None, None), cancels_late],
+    "aged_queue": [slows_down],
+    "compilation": [
+        shows("exec rowlease.", Failure(8622, "could not produce a query plan")),
+        shows("exec rowlease.", Rows([SCAN])),
+        shows("exec rowlease.", Rows()),
+    ],
+    "plans": [
+        shows("dm_exec_procedure_stats", Rows(["claim", SCAN])),
+        answers(),
+    ],
+    "escalation": [shows("index_lock_promotion_count", Rows([2]))],
+    "waits": [
+        counted(Failure(300, "permission was denied"), Rows((0, 0))),
+        counted(Rows((3, 4)), Rows((4, 4))),
+    ],
+}
+
+
+@pytest.mark.parametrize("check", lock_checks.LOCK_CHECKS, ids=lambda check: check.__name__)
+def test_a_check_refuses_each_wrong_answer(
+    check: Callable[[LockTrial], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.answer("index_lock_promotion_count", Rows([count]))
-    if is_sound:
-        assert lock_checks.escalation(trial) == "no lock became a lock on a whole table"
-    else:
-        with pytest.raises(Broken, match="2 times"):
-            lock_checks.escalation(trial)
+    refused = set()
+    for forge in FORGED[check.__name__]:
+        with FakeServer() as server, closing(open_store(server.dsn)) as store:
+            trial = LockTrial(store, SqlServerObserver(server.dsn), 100)
+            with monkeypatch.context() as patch:
+                forge(server, trial, patch)
+                with pytest.raises(Broken) as raised:
+                    check(trial)
+        refused.add(refused_at(raised.value))
+    assert refused == refusals(check)
+
+
+@pytest.mark.parametrize(
+    ("check", "sound", "says"),
+    [
+        (
+            lock_checks.locks_of_a_claim,
+            answers(
+                dequeue=[leased(*HUNDRED), leased(*range(101, 201))], locks=Rows(ROW, ROW)
+            ),
+            "a claim of 100 holds 1 X on KEY Queue, 1 X on KEY Queue; another claim",
+        ),
+        (
+            lock_checks.locks_of_outcomes,
+            answers(**OUTCOMES, locks=Rows(ROW)),
+            "five reports and an enqueue hold 1 X on KEY Queue",
+        ),
+        (
+            lock_checks.open_producer,
+            beside_a_producer(enqueued(), leased(4), leased(3)),
+            "beside an open producer of a group: claim, completion, claim took",
+        ),
+        (lock_checks.escalation, shows("index_lock_promotion_count", Rows([0])), "no lock became"),
+    ],
+)  # fmt: skip
+def test_a_sound_answer_passes(
+    server: FakeServer,
+    trial: LockTrial,
+    check: Callable[[LockTrial], str],
+    sound: Forgery,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound(server, trial, monkeypatch)
+    assert check(trial).startswith(says)
+
+
+def test_five_reports_and_an_enqueue_are_one_open_transaction(
+    server: FakeServer, trial: LockTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(**OUTCOMES, locks=Rows(ROW))(server, trial, monkeypatch)
+    lock_checks.locks_of_outcomes(trial)
+    called = [
+        each.text.split()[1].split(".")[1] for each in server.requests
+        if each.in_transaction and each.text.startswith("exec rowlease.")
+    ]  # fmt: skip
+    assert called == ["complete", "fail", "snooze", "abandon", "renew", "enqueue_many"]
+    assert server.requests[-1].name == "rollback"
