@@ -33,7 +33,7 @@ from rowlease.errors import InvalidRequest
 from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.routines import PUBLIC, load_routines
-from rowlease.tasks.requests import OPTIONS
+from rowlease.tasks.requests import REQUEST_OPTIONS
 from rowlease.testing import drain, frozen
 
 
@@ -390,7 +390,7 @@ def test_every_error_is_documented(repository: Path) -> None:
 
 def test_every_option_of_a_request_is_in_the_page_on_producers(repository: Path) -> None:
     names = first_cells(repository / "docs" / "producers.md")
-    assert [name for name in OPTIONS if name not in names] == []
+    assert [name for name in REQUEST_OPTIONS if name not in names] == []
 
 
 def test_the_quick_start_has_at_most_20_lines(repository: Path) -> None:

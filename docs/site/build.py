@@ -22,7 +22,13 @@ from pathlib import Path
 import click
 
 from rowlease.cli import cli
-from rowlease.store.routines import FIELDS, PUBLIC, load_routines, packaged_folder, read_routine
+from rowlease.store.routines import (
+    HEADER_FIELDS,
+    PUBLIC,
+    load_routines,
+    packaged_folder,
+    read_routine,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("zensical.toml")
@@ -149,7 +155,7 @@ def sql_pages() -> Iterator[tuple[str, str]]:
     for verb, members in groupby(routines, key=lambda routine: folders[routine.name]):
         parts = [f"# {verb}"]
         for routine in members:
-            fields = [f"**{field}**\n:   {plain(routine.header[field])}" for field in FIELDS]
+            fields = [f"**{field}**\n:   {plain(routine.header[field])}" for field in HEADER_FIELDS]
             parts += [f"## {routine.name}", capitalized(routine.summary), *fields]
         yield verb, "\n\n".join(parts) + "\n"
 

@@ -17,13 +17,13 @@ DSN_VARIABLE = "ROWLEASE_DSN"
 DSN_FILE_VARIABLE = "ROWLEASE_DSN_FILE"
 #: The environment variable with the path of the settings file.
 CONFIG_VARIABLE = "ROWLEASE_CONFIG"
-ADVICE = "set it to the path of a file that contains the DSN"
+DSN_FILE_ADVICE = "set it to the path of a file that contains the DSN"
 #: The settings file, and the file that may have the same settings in its table [tool.rowlease].
 OWN_FILE, PROJECT_FILE = "rowlease.toml", "pyproject.toml"
 #: The keys at the top of the file. Every other key is a table with the name of a command.
 TOP_KEYS = ("dsn", "dsn_file")
 #: Parts of a DSN that name a library to load or a file to write.
-NOT_FROM_A_FILE = ("driver", "sslkeylogfile")
+DSN_PARTS_NOT_FROM_A_FILE = ("driver", "sslkeylogfile")
 
 
 class Settings(NamedTuple):
@@ -159,7 +159,7 @@ def _harmless(found: Dsn) -> Dsn:
         ConfigError: it does.
     """
     for name, _ in parse_qsl(found.value.partition("?")[2], keep_blank_values=True):
-        if name.lower() in NOT_FROM_A_FILE:
+        if name.lower() in DSN_PARTS_NOT_FROM_A_FILE:
             raise ConfigError(
                 f"the DSN of {found.place} has {name}=, which loads a library or writes a file; "
                 f"put such a DSN into {DSN_VARIABLE} or {DSN_FILE_VARIABLE}"
@@ -171,11 +171,13 @@ def _content(path: Path, subject: str) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise ConfigError(f"{subject} cannot be read: {error.strerror}; {ADVICE}") from error
+        raise ConfigError(
+            f"{subject} cannot be read: {error.strerror}; {DSN_FILE_ADVICE}"
+        ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{subject} is not UTF-8 text; {ADVICE}") from error
+        raise ConfigError(f"{subject} is not UTF-8 text; {DSN_FILE_ADVICE}") from error
     if not text:
-        raise ConfigError(f"{subject} is empty; {ADVICE}")
+        raise ConfigError(f"{subject} is empty; {DSN_FILE_ADVICE}")
     return text
 
 

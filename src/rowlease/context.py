@@ -24,7 +24,7 @@ class ExecutorLink(Protocol):
     def report_progress(self, number: int, fraction: float, note: str) -> None: ...
 
 
-class Connection(Protocol):
+class CallerConnection(Protocol):
     """A psycopg, pyodbc or SQLAlchemy connection, or a SQLAlchemy session."""
 
     def commit(self) -> None: ...
@@ -110,7 +110,7 @@ class Context:
         return (self._ends if ends is None else ends) - now()
 
     @overload
-    def complete(self, connection: Connection, result: object = None) -> None: ...
+    def complete(self, connection: CallerConnection, result: object = None) -> None: ...
 
     @overload
     def complete(
@@ -146,7 +146,7 @@ class Context:
         return complete(connection, Held(self.request_id, self.lock_token), text)
 
     @overload
-    def snooze(self, connection: Connection, after: timedelta, reason: str = "") -> None: ...
+    def snooze(self, connection: CallerConnection, after: timedelta, reason: str = "") -> None: ...
 
     @overload
     def snooze(

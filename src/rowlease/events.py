@@ -150,7 +150,7 @@ class OutcomeRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLost(Event):
+class LeaseLostEvent(Event):
     """The lease of a request was lost. Another worker may own the request."""
 
     request: LeasedRequest

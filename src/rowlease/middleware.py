@@ -11,7 +11,7 @@ from rowlease.context import Context
 from rowlease.tasks.task import Task
 
 #: The context for programs without middleware.
-NOTHING = nullcontext()
+NO_MIDDLEWARE = nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Middleware:
         nothing is enqueued. The method is not called for requests of schedules, Spark loads and
         SQL.
         """
-        return NOTHING
+        return NO_MIDDLEWARE
 
     def around_run(self, task: Task[..., Any], context: Context) -> AbstractContextManager[object]:
         """Return a context manager that is active while a task runs.
@@ -75,7 +75,7 @@ class Middleware:
         It runs where the task runs: in the child process, in the thread, or in the event loop. An
         exception that it raises fails the attempt, as if the task had raised it.
         """
-        return NOTHING
+        return NO_MIDDLEWARE
 
 
 _all: list[Middleware] = []
@@ -93,7 +93,7 @@ def add_middleware(middleware: Middleware) -> None:
 def around_run(task: Task[..., Any], context: Context) -> AbstractContextManager[object]:
     """A context manager that runs all middleware around one run of a task."""
     if not _all:
-        return NOTHING
+        return NO_MIDDLEWARE
     return _within(lambda each: each.around_run(task, context))
 
 

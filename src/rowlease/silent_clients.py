@@ -38,7 +38,7 @@ def network_of(address: str) -> str:
     return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False))
 
 
-class Client(NamedTuple):
+class OpenConnection(NamedTuple):
     """An open connection, its network, and since when the server waits for it."""
 
     connection: socket
@@ -52,8 +52,8 @@ class SilentClients:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # By file descriptor. The longest silent of those that are waited for is the first.
-        self._waiting: dict[int, Client] = {}
-        self._busy: dict[int, Client] = {}
+        self._waiting: dict[int, OpenConnection] = {}
+        self._busy: dict[int, OpenConnection] = {}
 
     def accepted(self, connection: socket, address: str) -> None:
         """Wait for the request of a new client.
@@ -65,7 +65,7 @@ class SilentClients:
         with self._lock:
             self._waiting.pop(number, None)  # it was closed, and its number is used again
             self._busy.pop(number, None)
-            self._waiting[number] = Client(connection, network_of(address), now())
+            self._waiting[number] = OpenConnection(connection, network_of(address), now())
             if len(self._waiting) > MAX_SILENT:  # the first look is fast, for a flood of clients
                 self._forget_closed()
             if len(self._waiting) > MAX_SILENT:

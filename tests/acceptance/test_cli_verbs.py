@@ -22,7 +22,7 @@ from rowlease.model import Begun, StreamBatch
 from rowlease.store import Store
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.routines import PUBLIC, load_routines
-from rowlease.tasks.requests import OPTIONS
+from rowlease.tasks.requests import REQUEST_OPTIONS
 from tests.audited import CHANGES, VERBS
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -203,7 +203,7 @@ def test_every_method_of_a_client_has_a_command() -> None:
 
 def test_every_option_of_a_request_is_an_option_of_enqueue() -> None:
     options = {param.name for param in cli.commands["enqueue"].params}
-    assert {name for name in OPTIONS if name not in options} == set()
+    assert {name for name in REQUEST_OPTIONS if name not in options} == set()
 
 
 def commands(group: str) -> dict[str, click.Command]:

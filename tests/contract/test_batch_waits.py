@@ -12,7 +12,7 @@ import pytest
 
 from rowlease import AsyncClient
 from rowlease.client.batch import Batch
-from rowlease.client.batch_reads import POLL, BatchReads
+from rowlease.client.batch_reads import READ_SECONDS, BatchReads
 from rowlease.client.steps import run_in
 from rowlease.errors import InvalidRequest
 from rowlease.model import BatchState, NewRequest
@@ -61,7 +61,7 @@ def test_hundreds_that_wait_share_their_reads_and_get_their_own_batch(
     asyncio.run(work())
     # Each looks once at the beginning. Reads of all follow twice a second. A batch is read again
     # when it is finished.
-    assert len(reads) <= WAITING + 2 * (1 + (time.monotonic() - began) / POLL)
+    assert len(reads) <= WAITING + 2 * (1 + (time.monotonic() - began) / READ_SECONDS)
 
 
 def test_a_wait_that_began_late_is_not_told_of_an_earlier_read(store: Session) -> None:

@@ -13,7 +13,7 @@ from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
 from rowlease.tasks.cron import Cron
 from rowlease.tasks.task import Registry, Task, task
-from rowlease.worker.schedules import CHECK_INTERVAL, Schedules
+from rowlease.worker.schedules import SCHEDULE_CHECK_SECONDS, Schedules
 from tests.contract.sessions import INFINITY, Clock, Session
 
 HOURLY = "0 * * * *"
@@ -468,7 +468,7 @@ def test_a_worker_registers_the_schedules_of_its_tasks_and_fires_them(
     events = Events()
     events.subscribe(heard.append)
     schedules = Schedules(store, "one", Registry([tidy, report]), events)
-    assert schedules.step() == CHECK_INTERVAL
+    assert schedules.step() == SCHEDULE_CHECK_SECONDS
     clock.advance(hours=1)
     # Kathmandu is 5:45 ahead: half and full hours there are 15 and 45 minutes past here.
     schedules.step()

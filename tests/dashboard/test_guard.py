@@ -264,7 +264,7 @@ def test_failed_logins_of_a_visitor_with_many_addresses_are_bounded(network: str
 
 
 def test_logins_and_failures_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MOST", 3)
+    monkeypatch.setattr(guard, "MAX_LOGINS", 3)
     made = guard.Guard({"reader": READER})
     cookies = [made.log_in("a", READER) for _ in range(5)]
     for n in range(5):

@@ -17,7 +17,7 @@ import pytest
 from rowlease.demo import check, flights, run_demo
 from rowlease.demo import run as demo_run
 from rowlease.demo.drain import DrainSample, WorkerProcess, drain
-from rowlease.demo.flights import COLUMNS, by_carrier, flights_job, urgency
+from rowlease.demo.flights import FLIGHT_COLUMNS, by_carrier, flights_job, urgency
 from rowlease.demo.job import QUEUE, Job
 from rowlease.demo.ledger import close_run, find_run
 from rowlease.demo.source import Input, package_file, prepare
@@ -50,7 +50,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Input:
     real = csv.DictReader(lines)
     path = folder / "flights-and-odd-ones.csv"
     with path.open("w", newline="") as text:
-        rows = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        rows = csv.DictWriter(text, FLIGHT_COLUMNS, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
         rows.writerows(real)
         text.write(ODD)
@@ -217,7 +217,7 @@ def enqueued(store: Store, source: Input) -> None:
 
     store.configure_queue(QUEUE)
     payload = json.dumps(
-        dict.fromkeys(COLUMNS[4:], 1)
+        dict.fromkeys(FLIGHT_COLUMNS[4:], 1)
         | {
             "row_id": 1,
             "carrier": "UA",

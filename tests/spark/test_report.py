@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from rowlease.cli import cli
 from rowlease.errors import RowleaseError
 from rowlease.report import Report, make_report
-from rowlease.report.figures import MAX_STEPS, Failures, Figures, Step, Work, step_of
+from rowlease.report.figures import MAX_STEPS, Failures, Figures, Throughput, Work, step_of
 from rowlease.report.picture import by_queue, draw
 from rowlease.report.tables import failures_table, throughput_table
 
@@ -248,7 +248,7 @@ def test_a_picture_is_drawn_whatever_there_is(case: str, tmp_path: Path) -> None
               "odd names": ["$x^", "\\frac{", "<b>[red]", "q" * 100, "żółć"]}[case]  # fmt: skip
     complete = 0 if case == "failures alone" else 1
     failed = [Failures(name, "k", name, 1, 2, 3, name, BEGAN) for name in queues if case != "one"]
-    steps = [Step(name, BEGAN, 1) for name in queues if complete]
+    steps = [Throughput(name, BEGAN, 1) for name in queues if complete]
     at = BEGAN if complete else None
     rows = [worked(name, place, complete) for place, name in enumerate(queues)]
     figures = Figures(BEGAN, BEGAN, at, at, 1, rows, failed, steps)
@@ -259,7 +259,7 @@ def test_a_picture_is_drawn_whatever_there_is(case: str, tmp_path: Path) -> None
 
 
 def test_the_smallest_queues_are_drawn_as_one() -> None:
-    steps = [Step(f"q{n}", BEGAN, n) for n in range(1, 10)]
+    steps = [Throughput(f"q{n}", BEGAN, n) for n in range(1, 10)]
     found = by_queue(steps)
     assert list(found) == ["q9", "q8", "q7", "q6", "q5", "others"]
     assert found["others"] == {BEGAN: 10}

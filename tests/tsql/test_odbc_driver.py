@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from rowlease.errors import AccessDenied, ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.model import Held
 from rowlease.store import Store, migrate, open_store
-from rowlease.store.error_texts import TABLE
+from rowlease.store.error_texts import ERROR_TEXTS
 from rowlease.store.routines import Routine, all_files, load_routines
 from rowlease.store.sqlserver import migrate as sqlserver_migrate
 from rowlease.store.sqlserver.connection import odbc_string, pyodbc
@@ -29,7 +29,9 @@ ROUTINES = load_routines("sqlserver")
 SERVER_2022 = Rows((3, 16, 160, True, "[db]"))
 DEPTH = ("default", 0, 0, 5, 0, 0)
 #: The errors of the server's that the table knows, and the class of each.
-ERRORS = {code: entry.error for entry in TABLE for code in entry.codes if isinstance(code, int)}
+ERRORS = {
+    code: entry.error for entry in ERROR_TEXTS for code in entry.codes if isinstance(code, int)
+}
 #: After these a connection cannot be used any more; the server closes it, too.
 FATAL = (596, 6005)
 #: An argument for a parameter of each type, and the type that reaches the server.

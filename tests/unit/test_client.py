@@ -36,7 +36,7 @@ from rowlease.errors import (
 from rowlease.model import MAX_PAYLOAD_BYTES, MAX_PRIORITY, Enqueued, NewRequest, Outcome
 from rowlease.store import open_store
 from rowlease.tasks.codec import encode
-from rowlease.tasks.requests import CALL_OPTIONS, OPTIONS, untyped_request
+from rowlease.tasks.requests import CALL_OPTIONS, REQUEST_OPTIONS, untyped_request
 from rowlease.tasks.task import Task
 
 JSON = st.recursive(
@@ -270,7 +270,7 @@ def is_refused_if_wrong(name: str, value: Any, call: Callable[[], Any]) -> None:
         assert len(message) < 400
 
 
-@pytest.mark.parametrize("name", ["kind", "task", *sorted(OPTIONS)])
+@pytest.mark.parametrize("name", ["kind", "task", *sorted(REQUEST_OPTIONS)])
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_a_value_of_a_wrong_type_is_refused_and_says_what_to_give(
     name: str, value: Any, monkeypatch: pytest.MonkeyPatch

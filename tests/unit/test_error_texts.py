@@ -23,9 +23,9 @@ from rowlease.store import jdbc_error
 from rowlease.store.error_texts import (
     BY_CODE,
     CONFLICT,
+    ERROR_TEXTS,
     NO_ANSWER,
     ROLES,
-    TABLE,
     our_error,
     timeout_error,
 )
@@ -53,7 +53,7 @@ def psycopg_error(state: str, text: str = "x", constraint: str | None = None) ->
 
 
 def test_every_code_is_in_the_table_once() -> None:
-    assert len(BY_CODE) == sum(len(entry.codes) for entry in TABLE)
+    assert len(BY_CODE) == sum(len(entry.codes) for entry in ERROR_TEXTS)
 
 
 def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rowlease import task
 from rowlease.errors import InvalidRequest, WrongFilter
 from rowlease.filters.filter import Filter, to_json
-from rowlease.filters.language import KEYS, combine_filters, parse, quote
+from rowlease.filters.language import FILTER_KEYS, combine_filters, parse, quote
 
 
 @task
@@ -113,7 +113,7 @@ def test_an_error_shows_the_part_of_a_long_text_with_control_characters_as_blank
 )
 def test_any_value_can_be_written(key: str, value: str) -> None:
     found = dict(parse(f"age>1s {key}:{quote(value)} priority:5"))
-    (name,) = KEYS[key][0][":"]
+    (name,) = FILTER_KEYS[key][0][":"]
     assert found[name] == value
 
 

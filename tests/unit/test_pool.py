@@ -13,7 +13,7 @@ import pytest
 
 from rowlease.errors import ConfigError
 from rowlease.store import pool as pools
-from rowlease.store.pool import MAX_OPEN, NotConnected, Place, Pool, in_thread
+from rowlease.store.pool import MAX_OPEN, ConnectionPool, NotConnected, Place, in_thread
 
 
 class Connection:
@@ -26,8 +26,8 @@ class Connection:
 
 
 @pytest.fixture
-def pool() -> Pool[Connection]:
-    return Pool(Connection)
+def pool() -> ConnectionPool[Connection]:
+    return ConnectionPool(Connection)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -36,11 +36,13 @@ def until(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline
 
 
-def take(pool: Pool[Connection], number: int) -> list[Connection]:
+def take(pool: ConnectionPool[Connection], number: int) -> list[Connection]:
     return [pool.take(60.0) for _ in range(number)]
 
 
-def test_all_connections_are_kept_and_the_last_one_is_used_first(pool: Pool[Connection]) -> None:
+def test_all_connections_are_kept_and_the_last_one_is_used_first(
+    pool: ConnectionPool[Connection],
+) -> None:
     taken = take(pool, MAX_OPEN)
     for each in taken:
         pool.give_back(each, is_sound=True)
@@ -48,7 +50,7 @@ def test_all_connections_are_kept_and_the_last_one_is_used_first(pool: Pool[Conn
 
 
 def test_connections_that_are_not_used_are_closed_except_one(
-    pool: Pool[Connection], monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "IDLE_CHECK", 0.001)
     taken = take(pool, 4)
@@ -64,7 +66,7 @@ def test_connections_that_are_not_used_are_closed_except_one(
     until(lambda: again[0].is_closed)
 
 
-def test_the_place_of_a_dropped_connection_is_free_again(pool: Pool[Connection]) -> None:
+def test_the_place_of_a_dropped_connection_is_free_again(pool: ConnectionPool[Connection]) -> None:
     for _ in range(2 * MAX_OPEN):
         pool.take(0.0 if pool._idle else 60.0)  # an interrupted call drops what it has taken
     taken = take(pool, MAX_OPEN)
@@ -80,7 +82,7 @@ def test_the_place_of_a_dropped_connection_is_free_again(pool: Pool[Connection])
 
 
 def test_a_place_that_is_given_back_goes_to_the_call_that_has_waited_longest(
-    pool: Pool[Connection], monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "LOOK_AFTER", 600.0)
     taken = take(pool, MAX_OPEN)
@@ -104,7 +106,7 @@ def test_a_place_that_is_given_back_goes_to_the_call_that_has_waited_longest(
     assert len(pool._places) == len(taken)
 
 
-def test_an_unsound_connection_is_closed_alone(pool: Pool[Connection]) -> None:
+def test_an_unsound_connection_is_closed_alone(pool: ConnectionPool[Connection]) -> None:
     sound, unsound = take(pool, 2)
     pool.give_back(sound, is_sound=True)
     pool.give_back(unsound, is_sound=False)
@@ -112,7 +114,9 @@ def test_an_unsound_connection_is_closed_alone(pool: Pool[Connection]) -> None:
     assert pool.take(60.0) is sound
 
 
-def test_a_connection_that_is_given_back_after_the_end_is_closed(pool: Pool[Connection]) -> None:
+def test_a_connection_that_is_given_back_after_the_end_is_closed(
+    pool: ConnectionPool[Connection],
+) -> None:
     idle, used = take(pool, 2)
     pool.give_back(idle, is_sound=True)
     pool.close()
@@ -137,7 +141,7 @@ def test_a_result_that_nobody_waits_for_any_more_is_not_lost() -> None:
 
 
 def test_a_process_that_was_forked_behind_pythons_back_uses_no_connection(
-    pool: Pool[Connection], monkeypatch: pytest.MonkeyPatch
+    pool: ConnectionPool[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)

@@ -13,7 +13,7 @@ import pytest
 from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.routines import (
-    FIELDS,
+    HEADER_FIELDS,
     Routine,
     all_files,
     load_routines,
@@ -194,7 +194,7 @@ def test_every_file_is_among_the_scripts() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_says_what_it_is_in_five_fields(name: str) -> None:
     file = FILES[name]
-    assert tuple(file.header) == FIELDS
+    assert tuple(file.header) == HEADER_FIELDS
     assert all(file.header.values())
     assert file.summary.endswith((".", "?"))
 

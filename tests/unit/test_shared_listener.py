@@ -99,7 +99,7 @@ def test_everybody_looks_once_it_listens(channel: Channel, monkeypatch: pytest.M
 def test_the_session_ends_when_nobody_waits(
     listener: SharedListener, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.store.shared_listener.UNUSED_TIME", 0.0)
+    monkeypatch.setattr("rowlease.store.shared_listener.UNUSED_SESSION_SECONDS", 0.0)
     for times in (1, 2):
         with listener.expecting("1") as one:
             channel.said.put("1")
@@ -155,7 +155,7 @@ def test_a_closed_one_ends_its_session_and_opens_no_other(
 def test_a_caller_that_was_interrupted_keeps_no_session_open(
     listener: SharedListener, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rowlease.store.shared_listener.UNUSED_TIME", 0.0)
+    monkeypatch.setattr("rowlease.store.shared_listener.UNUSED_SESSION_SECONDS", 0.0)
     listener._notices._waiting["0"] = set()  # what is left of its wait
     with listener.expecting("1"):
         until(lambda: listener.is_listening)

@@ -14,12 +14,12 @@ from rowlease.errors import StoreError
 from rowlease.model import Depth, QueueState, WorkerState
 from rowlease.store import Store
 from rowlease.top.overview import Overview
-from rowlease.top.sample import Queue, Sampler, TopSample
+from rowlease.top.sample import SampledQueue, Sampler, TopSample
 
 QUEUES = [
-    Queue("mail", False, {9: 12, 0: 12_045}, 120, 31, 4, 812.4, 1.2, 3.4),
-    Queue("a-queue-with-a-name-that-is-long", True, {0: 7}, 0, 0, 0, 0.0, 0.0, 4210.0),
-    Queue("default", False, {}, 0, 0, 0, None, None, None),
+    SampledQueue("mail", False, {9: 12, 0: 12_045}, 120, 31, 4, 812.4, 1.2, 3.4),
+    SampledQueue("a-queue-with-a-name-that-is-long", True, {0: 7}, 0, 0, 0, 0.0, 0.0, 4210.0),
+    SampledQueue("default", False, {}, 0, 0, 0, None, None, None),
 ]
 WORKERS = [
     WorkerState(
@@ -126,7 +126,7 @@ def test_rates_are_taken_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rowlease.top.sample.monotonic", lambda: next(clock))
     sampler = Sampler(cast("Store", Counting()))
     (first,) = sampler.sample().queues
-    assert first == Queue("mail", False, {9: 12}, 2, 4, 5, None, None, 2.5, (12,))
+    assert first == SampledQueue("mail", False, {9: 12}, 2, 4, 5, None, None, 2.5, (12,))
     for _ in range(20):
         (last,) = sampler.sample().queues
         assert (last.finished_rate, last.failed_rate) == (50.0, 1.0)

@@ -16,7 +16,7 @@ from rowlease.model import (
     Depth,
     Explanation,
     Found,
-    Lease,
+    ListedLease,
     LoadState,
     NextRequest,
     QueueState,
@@ -26,7 +26,7 @@ from rowlease.model import (
 )
 from rowlease.store import Store
 from rowlease.top.keys import Keys, keys_of
-from rowlease.top.navigation import SHOWN
+from rowlease.top.navigation import SHOWN_KEYS
 from rowlease.top.overview import sparkline
 from rowlease.top.screen import Screen
 
@@ -63,11 +63,11 @@ class Prepared:
     def list_workers(self) -> list[WorkerState]:
         return [WorkerState("w", "host-one", 7, "1", ("images",), 4, 3, 0, AT, timedelta(0))]
 
-    def list_leases(self, limit: int) -> list[Lease]:
+    def list_leases(self, limit: int) -> list[ListedLease]:
         times = (AT, AT, AT, 12)
         return [
-            Lease("images", 11, "resize", 5, "host-one:7:ab", *times, 1, 3, False),
-            Lease("mail", 12, "send", 0, "host-one:7:ab", *times, 1, 3, False),
+            ListedLease("images", 11, "resize", 5, "host-one:7:ab", *times, 1, 3, False),
+            ListedLease("mail", 12, "send", 0, "host-one:7:ab", *times, 1, 3, False),
         ]
 
     def list_ready(self, queue: str, limit: int) -> list[NextRequest]:
@@ -161,7 +161,7 @@ def find(screen: Screen, text: str) -> None:
 # -- pages -------------------------------------------------------------------------------------
 
 #: What each page shows; the last line with the keys is that of all.
-KEYS = "  ".join(f"{key} {what}" for key, what in SHOWN)
+KEYS = "  ".join(f"{key} {what}" for key, what in SHOWN_KEYS)
 FRAMES = {
     "a queue": (
         ("enter",),

@@ -11,7 +11,7 @@ import pytest
 from rowlease import verify
 from rowlease.errors import AccessDenied
 from rowlease.store.routines import roles_of
-from rowlease.verify import Report, Result
+from rowlease.verify import Result, VerifyReport
 from rowlease.verify.checks import Broken
 from rowlease.verify.rights import RIGHTS, rights_of
 
@@ -68,7 +68,7 @@ def test_all_checks_are_made_in_both_databases(
     settings: tuple[Any, Any], outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports = [
-        Report(
+        VerifyReport(
             name, "0.1", datetime.now(UTC), {"read committed snapshot": value} if value else {},
             [Result("order", result, "", 0.0)],
         )

@@ -9,7 +9,7 @@ import pytest
 from rowlease.errors import AccessDenied, StoreTimeout, StoreUnavailable
 from rowlease.events import CallAnswered, CallStuck, Event, Events
 from rowlease.worker import call_monitor as module
-from rowlease.worker.call_monitor import CHECK_INTERVAL, CallMonitor
+from rowlease.worker.call_monitor import STUCK_CALL_CHECK_SECONDS, CallMonitor
 from rowlease.worker.timings import CALL_SILENT
 
 PATIENCE = 30.0  # seconds; only a failing test waits that long
@@ -125,15 +125,15 @@ def test_a_stuck_call_is_reported_once_and_so_is_its_answer(
     calls.check()
     assert reported == []
     for _ in range(3):
-        clock.append(clock[-1] + CHECK_INTERVAL)
+        clock.append(clock[-1] + STUCK_CALL_CHECK_SECONDS)
         calls.check()
-    stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + CHECK_INTERVAL)
+    stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + STUCK_CALL_CHECK_SECONDS)
     assert reported == [stuck]
     store.may_end.set()
     thread.join(PATIENCE)
     assert reported == [
         stuck,
-        CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * CHECK_INTERVAL),
+        CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * STUCK_CALL_CHECK_SECONDS),
     ]
     noted.maintain(1)
     calls.check()
@@ -169,6 +169,6 @@ def test_a_call_that_ends_during_the_check_is_not_reported(
     store.may_end.set()
     thread.join(PATIENCE)
     monkeypatch.setattr(calls, "waiting", lambda: seen)
-    clock.append(clock[-1] + CALL_SILENT + CHECK_INTERVAL)
+    clock.append(clock[-1] + CALL_SILENT + STUCK_CALL_CHECK_SECONDS)
     calls.check()
     assert reported == []

@@ -24,7 +24,7 @@ from rowlease.errors import DeadLetter, Retry, Snooze, SoftTimeLimitExceeded
 from rowlease.model import Failure
 from rowlease.tasks.task import Task
 from rowlease.worker import attempt
-from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed
+from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked
 from rowlease.worker.slots import child_loop, child_program, shared_memory, wire
 
 
@@ -63,7 +63,7 @@ def as_task(call: Any, **settings: Any) -> Task[..., Any]:
     return made
 
 
-def run(call: Any, payload: bytes = b"{}") -> Returned | Failure | Snoozed:
+def run(call: Any, payload: bytes = b"{}") -> Returned | Failure | SnoozeAsked:
     return child_loop.run(as_task(call), CONTEXT, payload)
 
 
@@ -89,8 +89,8 @@ def test_a_returned_result_and_a_raised_error_become_outcomes() -> None:
     assert run(raising(Retry("later"))) == Failure("later")
     minute = timedelta(minutes=1)
     assert run(raising(Retry("later", after=minute))) == Failure("later", minute)
-    assert run(raising(Snooze(minute, "not ready"))) == Snoozed(minute, "not ready")
-    assert run(raising(Snooze(-minute))) == Snoozed(timedelta(0), "")
+    assert run(raising(Snooze(minute, "not ready"))) == SnoozeAsked(minute, "not ready")
+    assert run(raising(Snooze(-minute))) == SnoozeAsked(timedelta(0), "")
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ class Line:
         data = os.read(self.outcomes_in, 1 << 16)
         answers = []
         while data:
-            size, code, _ = wire.OUTCOME.unpack_from(data)
-            end = wire.OUTCOME.size + size
-            answers.append((code, data[wire.OUTCOME.size : end]))
+            size, code, _ = wire.OUTCOME_HEADER.unpack_from(data)
+            end = wire.OUTCOME_HEADER.size + size
+            answers.append((code, data[wire.OUTCOME_HEADER.size : end]))
             data = data[end:]
         return answers
 
@@ -389,10 +389,12 @@ def test_any_bytes_from_the_pipe_can_be_read_as_a_failure() -> None:
     assert wire.unpacked(wire.FAILED, b"no") == Failure("no", None, dead=False)
     assert wire.unpacked(wire.DEAD, b"no") == Failure("no", None, dead=True)
     assert wire.unpacked(wire.RETRY, after + b"later") == Failure("later", timedelta(seconds=90))
-    assert wire.unpacked(wire.SNOOZED, after + b"ready?") == Snoozed(
+    assert wire.unpacked(wire.SNOOZED, after + b"ready?") == SnoozeAsked(
         timedelta(seconds=90), "ready?"
     )
-    assert wire.unpacked(*wire.packed(Snoozed(timedelta(0), "ä"))) == Snoozed(timedelta(0), "ä")
+    assert wire.unpacked(*wire.packed(SnoozeAsked(timedelta(0), "ä"))) == SnoozeAsked(
+        timedelta(0), "ä"
+    )
     assert wire.unpacked(wire.RETRY, wire.SECONDS.pack(float("nan")) + b"x") == Failure("x")
     early, late = (wire.SECONDS.pack(seconds) for seconds in (-5.0, 1e300))
     assert wire.unpacked(wire.RETRY, early) == Failure("", timedelta(0))

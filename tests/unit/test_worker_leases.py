@@ -14,7 +14,7 @@ from rowlease.events import (
     CancelRequested,
     Event,
     Events,
-    LeaseLost,
+    LeaseLostEvent,
     RenewalsLost,
     RenewalsRecovered,
     Renewed,
@@ -183,7 +183,7 @@ def test_a_lost_lease_is_reported_once_and_not_renewed_again(
     assert leases.renew() == [held[0]]
     assert [one.lost for one in held] == [True, False, False, False]
     assert set(emitted) == {
-        LeaseLost(held[0].request, Outcome.LEASE_LOST),
+        LeaseLostEvent(held[0].request, Outcome.LEASE_LOST),
         CancelRequested(held[2].request),
         Renewed(3),
     }

@@ -18,7 +18,7 @@ from rowlease.worker.claims import outcome_sender as sender_module
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcome_sender import PAUSE_AFTER_ERROR, OutcomeSender
-from rowlease.worker.claims.outcomes import FEW, Done, Outcomes
+from rowlease.worker.claims.outcomes import FEW, DoneRequest, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -67,7 +67,7 @@ class World:
         self.exchanger.deliver(
             Outcomes(
                 done=[
-                    Done(
+                    DoneRequest(
                         Lease(
                             LeasedRequest(
                                 *(number, "default", "print", 0, AT, AT, AT, ends),

@@ -28,7 +28,7 @@ from rowlease.events import (
     Failed,
     Finished,
     KindUnknown,
-    LeaseLost,
+    LeaseLostEvent,
     NotificationsLost,
     OutcomeRefused,
     Snoozed,
@@ -39,12 +39,12 @@ from rowlease.events import (
 from rowlease.model import Claim, Failure, Outcome
 from rowlease.worker import attempt
 from rowlease.worker.claims.delivered_outcomes import REMEMBERED_KINDS
-from rowlease.worker.claims.exchanger import LEFT
+from rowlease.worker.claims.exchanger import MANY_LEFT_SECONDS
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import FLOOR_DROPPED
 from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
-from rowlease.worker.claims.outcomes import FEW, Done, NotDone, Outcomes
+from rowlease.worker.claims.outcomes import FEW, DoneRequest, NotDone, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.timings import REFUSAL_TOLERATED
 from tests.unit.receiver_world import EMPTY, UNKNOWN_KIND, World, found, request, world
@@ -106,7 +106,7 @@ def test_a_claim_leaves_many_outcomes_to_the_sender_for_a_moment(world: World) -
     world.finish(*world.taken)
     assert not world.exchange_now()["completed"]
     assert calling == [True, True]
-    world.time += LEFT
+    world.time += MANY_LEFT_SECONDS
     assert len(world.exchange_now()["completed"]) == FEW + 1
     assert world.exchanger.undelivered == 0
 
@@ -353,7 +353,7 @@ def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_del
     leases = [Lease(request(number), 0, None, 0.0) for number in range(100)]
     world.refuses = lambda answered: "€" in (answered or "")
     done = [
-        Done(one, '"€"' if place in (17, 60) else None, 0.1)
+        DoneRequest(one, '"€"' if place in (17, 60) else None, 0.1)
         for place, one in enumerate(leases[:80])
     ]
     answered = Failure("5 €", after=timedelta(seconds=3))
@@ -381,7 +381,7 @@ def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_del
 def test_an_outcome_that_is_refused_in_every_form_is_dropped(world: World) -> None:
     lease = Lease(request(1), 0, None, 0.0)
     world.refuses = lambda answered: answered is not None
-    world.exchanger.deliver(Outcomes([Done(lease, "1", 0.1)]))
+    world.exchanger.deliver(Outcomes([DoneRequest(lease, "1", 0.1)]))
     world.exchanger.exchange(0, 0)
     assert OutcomeRefused(lease.request, "no such character") in world.emitted
     assert (world.exchanger.undelivered, world.exchanger.counts.lost) == (0, 1)
@@ -391,7 +391,7 @@ def test_outcomes_not_refused_are_sent_again_after_an_outage(
     world: World,
 ) -> None:
     leases = [Lease(request(number), 0, None, 0.0) for number in range(4)]
-    world.exchanger.deliver(Outcomes([Done(one, "€", 0.1) for one in leases]))
+    world.exchanger.deliver(Outcomes([DoneRequest(one, "€", 0.1) for one in leases]))
 
     def refuse(answered: str | None) -> bool:
         if len(world.calls) == 3:
@@ -579,7 +579,9 @@ def test_a_request_whose_outcome_is_being_sent_counts_as_held(world: World) -> N
 def test_requests_whose_outcomes_are_sent_in_parts_count_as_held(world: World) -> None:
     lose_a_claim(world)
     one, two = world.taken
-    world.exchanger.deliver(Outcomes(done=[Done(one, "1", 0.1), Done(two, "bad", 0.1)]), [one, two])
+    world.exchanger.deliver(
+        Outcomes(done=[DoneRequest(one, "1", 0.1), DoneRequest(two, "bad", 0.1)]), [one, two]
+    )
 
     def refuses(answered: str | None) -> bool:
         world.exchanger.disown()
@@ -604,7 +606,7 @@ def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: 
     no = Failure("no")
     world.exchanger.deliver(
         Outcomes(
-            [Done(one, '"x"', 0.5) for one in leases[:3]],
+            [DoneRequest(one, '"x"', 0.5) for one in leases[:3]],
             [NotDone(one, no, 0.5) for one in leases[3:5]],
             leases[5:],
         )
@@ -613,11 +615,11 @@ def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: 
     assert world.exchanger.exchange(0, 0) == ([], None)
     assert world.exchanger.undelivered == 0
     assert world.emitted == [
-        LeaseLost(leases[5].request, Outcome.LEASE_LOST),
-        LeaseLost(leases[1].request, Outcome.LEASE_LOST),
+        LeaseLostEvent(leases[5].request, Outcome.LEASE_LOST),
+        LeaseLostEvent(leases[1].request, Outcome.LEASE_LOST),
         Finished(leases[0].request, 0.5),
         Finished(leases[2].request, 0.5),
-        LeaseLost(leases[4].request, Outcome.NOT_FOUND),
+        LeaseLostEvent(leases[4].request, Outcome.NOT_FOUND),
         Failed(leases[3].request, 0.5, "no", False),
     ]
     counts = world.exchanger.counts
@@ -638,14 +640,14 @@ def test_snoozes_are_delivered_and_counted(world: World) -> None:
     minute = timedelta(minutes=1)
     outcomes = Outcomes()
     for lease in (first, late):
-        outcomes.add(lease, attempt.Snoozed(minute, "why"), 0.5)
+        outcomes.add(lease, attempt.SnoozeAsked(minute, "why"), 0.5)
     world.exchanger.deliver(outcomes)
     assert world.exchanger.undelivered == 2
     world.exchanger.exchange(0, 0)
     assert world.exchanger.undelivered == 0
     assert world.calls == [{"snoozed": [1, 2], "after": [minute, minute]}]
     assert world.emitted == [
-        LeaseLost(late.request, Outcome.LEASE_LOST),
+        LeaseLostEvent(late.request, Outcome.LEASE_LOST),
         Snoozed(first.request, 0.5, minute, "why"),
     ]
     assert (world.exchanger.counts.snoozed, world.exchanger.counts.lost) == (1, 1)
@@ -699,7 +701,7 @@ def test_a_decline_that_fails_in_an_outage_is_sent_again(world: World) -> None:
 
 def test_results_that_are_all_empty_are_not_sent_as_null_json(world: World) -> None:
     lease = Lease(request(1), 0, None, world.time)
-    world.exchanger.deliver(Outcomes(done=[Done(lease, None, 0.1)]))
+    world.exchanger.deliver(Outcomes(done=[DoneRequest(lease, None, 0.1)]))
     world.exchanger.exchange(0, 0)
     assert world.calls[0]["completed"] == [(lease.request, None)]
 

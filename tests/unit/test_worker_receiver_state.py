@@ -9,14 +9,14 @@ import pytest
 
 from rowlease.events import WorkerIdle
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import Done, Outcomes
+from rowlease.worker.claims.outcomes import DoneRequest, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS
 from rowlease.worker.claims.receiver_state import (
     CLAIMING,
     IDLE,
     TRANSITIONS,
-    Event,
     State,
+    Trigger,
     following,
 )
 from tests.unit.receiver_world import EMPTY, World, found, request, world
@@ -77,31 +77,33 @@ def end(world: World) -> None:
 
     if world.receiver._state is not State.CLOSING:
         world.receiver.notified()
-        world.exchanger.deliver(Outcomes([Done(Lease(request(9), 0, None, world.time), None, 0.1)]))
+        world.exchanger.deliver(
+            Outcomes([DoneRequest(Lease(request(9), 0, None, world.time), None, 0.1)])
+        )
         world.meanwhile = fail
     with suppress(Broken):
         world.receiver.run()
 
 
-CAUSES: dict[Event, Callable[[World], None]] = {
-    Event.MORE: claim_more,
-    Event.STILL_MORE: claim_more_a_second_later,
-    Event.LAST: claim_the_last,
-    Event.NOTHING: claim_nothing,
-    Event.ANNOUNCED: announce,
-    Event.DRAIN: drain,
-    Event.CLOSE: close,
-    Event.END: end,
+CAUSES: dict[Trigger, Callable[[World], None]] = {
+    Trigger.MORE: claim_more,
+    Trigger.STILL_MORE: claim_more_a_second_later,
+    Trigger.LAST: claim_the_last,
+    Trigger.NOTHING: claim_nothing,
+    Trigger.ANNOUNCED: announce,
+    Trigger.DRAIN: drain,
+    Trigger.CLOSE: close,
+    Trigger.END: end,
 }
 #: The events that lead a new receiver to each state.
-WAYS: dict[State, list[Event]] = {
+WAYS: dict[State, list[Trigger]] = {
     State.BUSY: [],
-    State.AWAKE: [Event.NOTHING, Event.MORE],
-    State.RECHECKING: [Event.LAST],
-    State.ASLEEP: [Event.NOTHING],
-    State.DRAINING: [Event.LAST, Event.DRAIN],
-    State.CLOSING: [Event.DRAIN, Event.CLOSE],
-    State.CLOSED: [Event.CLOSE, Event.END],
+    State.AWAKE: [Trigger.NOTHING, Trigger.MORE],
+    State.RECHECKING: [Trigger.LAST],
+    State.ASLEEP: [Trigger.NOTHING],
+    State.DRAINING: [Trigger.LAST, Trigger.DRAIN],
+    State.CLOSING: [Trigger.DRAIN, Trigger.CLOSE],
+    State.CLOSED: [Trigger.CLOSE, Trigger.END],
 }
 KNOWN = [(state, event) for state, events in TRANSITIONS.items() for event in events]
 
@@ -109,7 +111,7 @@ KNOWN = [(state, event) for state, events in TRANSITIONS.items() for event in ev
 @pytest.mark.parametrize(
     ("state", "event"), KNOWN, ids=[f"{state.name}-{event.name}" for state, event in KNOWN]
 )
-def test_a_receiver_makes_every_transition(world: World, state: State, event: Event) -> None:
+def test_a_receiver_makes_every_transition(world: World, state: State, event: Trigger) -> None:
     for each in WAYS[state]:
         CAUSES[each](world)
     assert world.receiver._state is state
@@ -132,14 +134,14 @@ def test_a_receiver_makes_every_transition(world: World, state: State, event: Ev
 
 @pytest.mark.parametrize("state", State)
 def test_an_event_without_a_transition_is_refused(state: State) -> None:
-    for event in set(Event) - set(TRANSITIONS[state]):
+    for event in set(Trigger) - set(TRANSITIONS[state]):
         with pytest.raises(RuntimeError, match=f"no transition from {state.name} for {event.name}"):
             following(state, event)
 
 
 def test_a_busy_receiver_refuses_the_event_more(world: World) -> None:
     with pytest.raises(RuntimeError, match="no transition from BUSY for MORE"):
-        world.receiver._on(Event.MORE)
+        world.receiver._on(Trigger.MORE)
     assert world.receiver._state is State.BUSY
 
 

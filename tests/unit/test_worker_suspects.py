@@ -14,7 +14,7 @@ from rowlease.model import Claim
 from rowlease.tasks.task import Task
 from rowlease.worker import Worker
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.suspects import HANDED_BACK, PATIENCE
+from rowlease.worker.claims.suspects import ALONE_WAIT_SECONDS, HANDED_BACK
 from tests.unit.receiver_world import World, found, request, world
 
 __all__ = ["world"]
@@ -63,8 +63,8 @@ def test_suspects_are_handed_back_if_others_run_for_long(world: World) -> None:
     world.claims = [found(1), with_suspects(2)]
     world.exchange_now()
     world.exchange_now()
-    assert world.pause() == PATIENCE
-    world.time += PATIENCE
+    assert world.pause() == ALONE_WAIT_SECONDS
+    world.time += ALONE_WAIT_SECONDS
     world.exchange_now()
     assert {"snoozed": [2], "after": [HANDED_BACK]} in world.calls
     assert world.calls[-1]["limit"] == 1
@@ -76,8 +76,8 @@ def test_the_worker_claims_again_if_a_suspect_runs_for_long(world: World) -> Non
     world.exchange_now()
     world.exchange_now()
     assert ids(world.taken) == [1]
-    assert world.pause() == PATIENCE
-    world.time += PATIENCE
+    assert world.pause() == ALONE_WAIT_SECONDS
+    world.time += ALONE_WAIT_SECONDS
     assert world.exchange_now()["limit"] == 1
     assert {"snoozed": [2], "after": [HANDED_BACK]} in world.calls
 
@@ -146,4 +146,4 @@ def ids(leases: Sequence[Lease]) -> list[int]:
 
 
 def claims_nothing(world: World) -> bool:
-    return 0 < world.pause() <= PATIENCE
+    return 0 < world.pause() <= ALONE_WAIT_SECONDS

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from rowlease.cli.options import (
-    TIME,
+    TIME_FORM,
     actor_option,
     dry_run_option,
     dsn_option,
@@ -81,7 +81,7 @@ def reprioritise_requests(priority: int | None, **given: Any) -> None:
     Without --delay or --at, they are due now. {EXAMPLE} Requests that wait for a batch are changed
     only by their ids.""")
 @click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
-@click.option("--at", "due_time", callback=time_of, help=f"Due at this time: {TIME}.")
+@click.option("--at", "due_time", callback=time_of, help=f"Due at this time: {TIME_FORM}.")
 def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **given: Any) -> None:
     operate("reschedule", "rescheduled", given, delay=delay, due_time=due_time)
 

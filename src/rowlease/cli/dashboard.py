@@ -67,7 +67,7 @@ def dashboard(
     needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
     from rowlease.client.database import database
     from rowlease.dashboard import Dashboard
-    from rowlease.dashboard.serving import Listener, serve
+    from rowlease.dashboard.serving import ListeningSocket, serve
     from rowlease.store import open_store
 
     reader, operator = os.environ.get(READER_TOKEN), os.environ.get(OPERATOR_TOKEN)
@@ -96,7 +96,7 @@ def dashboard(
             local_role="operator" if actions else "reader",
         )
         try:
-            listener = Listener.at(host, port)
+            listener = ListeningSocket.at(host, port)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {host}, port {port}: {error.strerror}; give another --host or "

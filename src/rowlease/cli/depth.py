@@ -7,7 +7,7 @@ import click
 from rowlease.cli.options import dsn_option, json_option
 from rowlease.cli.tables import show_rows
 
-COLUMNS = ("queue_name", "priority", "pending", "scheduled", "processing", "failed")
+DEPTH_COLUMNS = ("queue_name", "priority", "pending", "scheduled", "processing", "failed")
 
 
 @click.command()
@@ -21,4 +21,4 @@ def depth(queue: str | None, dsn: str | None, as_json: bool) -> None:
     with connect(dsn) as store:
         rows = store.depth(queue)
     nothing = "no request waits, runs or has failed" + (f" in {queue}" if queue else "")
-    show_rows(rows, COLUMNS, as_json, nothing)
+    show_rows(rows, DEPTH_COLUMNS, as_json, nothing)

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import click
 
 from rowlease.cli.options import (
-    TIME,
+    TIME_FORM,
     dsn_option,
     duration,
     header_option,
@@ -37,7 +37,9 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @click.option("--queue", default="default", show_default=True, help="The name of the queue.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Bigger is more urgent.")
 @click.option("--delay", type=duration, help="The time until the request may run: 30s, 5m, 1h.")
-@click.option("--at", "due_time", callback=time_of, help=f"The time from which it may run: {TIME}.")
+@click.option(
+    "--at", "due_time", callback=time_of, help=f"The time from which it may run: {TIME_FORM}."
+)
 @click.option("--dedup-key", help="A key that at most one live request of the queue may have.")
 @click.option("--group-key", help="Requests of a group run one at a time, in order.")
 @click.option(

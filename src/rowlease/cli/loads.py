@@ -17,7 +17,7 @@ from rowlease.cli.say import say
 from rowlease.cli.tables import show_rows
 from rowlease.counts import counted
 
-COLUMNS = (
+LOAD_COLUMNS = (
     "load_id",
     "queue_name",
     "status",
@@ -45,7 +45,7 @@ def list_loads(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_loads(limit=limit)
-    show_rows(rows, COLUMNS, as_json, "there is no load; see `rowlease spark-enqueue --help`")
+    show_rows(rows, LOAD_COLUMNS, as_json, "there is no load; see `rowlease spark-enqueue --help`")
 
 
 @loads.command()

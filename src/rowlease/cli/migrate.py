@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rowlease.store import Difference
 
 
-WAITS = "another session holds a table that the migration needs; trying again …"
+WAITS_FOR_A_LOCK = "another session holds a table that the migration needs; trying again …"
 
 
 @click.command()
@@ -68,7 +68,7 @@ def migrate(
         done = bring_up(
             found,
             allow_blocking_reads=allow_blocking_reads,
-            on_retry=lambda _: say(WAITS, err=True),
+            on_retry=lambda _: say(WAITS_FOR_A_LOCK, err=True),
         )
     where = redact(found)
     if done.advice:

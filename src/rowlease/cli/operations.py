@@ -7,7 +7,7 @@ import click
 from rowlease.cli.options import dsn_option, json_option, limit_option
 from rowlease.cli.tables import show_rows
 
-COLUMNS = (
+OPERATION_COLUMNS = (
     "operation_id",
     "started_time",
     "actor",
@@ -32,4 +32,4 @@ def operations(limit: int, dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_operations(limit=limit)
-    show_rows(rows, COLUMNS, as_json, "no operator has changed anything")
+    show_rows(rows, OPERATION_COLUMNS, as_json, "no operator has changed anything")

@@ -24,7 +24,7 @@ def duration(text: str) -> timedelta:
 
 
 #: The form of a time in help texts.
-TIME = "2026-11-22T18:00, in UTC"
+TIME_FORM = "2026-11-22T18:00, in UTC"
 
 
 def time_of(_context: click.Context, _param: click.Parameter, text: str | None) -> datetime | None:

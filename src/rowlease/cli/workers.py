@@ -7,7 +7,7 @@ import click
 from rowlease.cli.options import dsn_option, json_option
 from rowlease.cli.tables import show_rows
 
-COLUMNS = (
+WORKER_COLUMNS = (
     "worker_id",
     "queue_names",
     "busy",
@@ -27,4 +27,6 @@ def workers(dsn: str | None, as_json: bool) -> None:
 
     with connect(dsn) as store:
         rows = store.list_workers()
-    show_rows(rows, COLUMNS, as_json, "no worker is registered; see `rowlease worker --help`")
+    show_rows(
+        rows, WORKER_COLUMNS, as_json, "no worker is registered; see `rowlease worker --help`"
+    )

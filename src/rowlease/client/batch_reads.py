@@ -12,7 +12,7 @@ from rowlease.store import Store
 from rowlease.store.notice import Notices
 
 #: The pause in seconds between two reads. `maintain` finishes batches about once a second.
-POLL = 0.5
+READ_SECONDS = 0.5
 #: The maximum number of looks per second by all waiting callers of a client. If many wait, each
 #: looks less often, and those whose batch has ended are woken by the one who reads.
 LOOKS_A_SECOND = 200
@@ -54,10 +54,10 @@ class BatchReads:
         """
         since = time.monotonic()
         with self._waiting.expecting(batch_id) as is_over:
-            look = max(POLL, len(self._waiting) / LOOKS_A_SECOND)
+            look = max(READ_SECONDS, len(self._waiting) / LOOKS_A_SECOND)
             yield from pause(min(look, seconds), is_over)
             now = time.monotonic()
-            if now - self._began >= POLL:
+            if now - self._began >= READ_SECONDS:
                 self._began = now
                 yield from call(partial(self._read_all, now))
             began, found = self._found

@@ -18,7 +18,7 @@ from rowlease.tasks import headers
 from rowlease.tasks.requests import (
     CALL_OPTIONS,
     DEFAULT_QUEUE,
-    OPTIONS,
+    REQUEST_OPTIONS,
     CallOptions,
     Options,
     TaskRequest,
@@ -81,7 +81,7 @@ class EnqueueCall(Generic[R]):
     @classmethod
     def of_kind(cls, kind: str, payload: Any, options: Options) -> EnqueueCall[R]:
         """The call for one request with the task's name and a payload."""
-        given: dict[str, Any] = dict(check_names(options, OPTIONS))
+        given: dict[str, Any] = dict(check_names(options, REQUEST_OPTIONS))
         call = {name: given.pop(name, None) for name in CALL_OPTIONS}
         return cls([untyped_request(kind, payload, **given)], cast("CallOptions", call))
 

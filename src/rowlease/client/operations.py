@@ -15,7 +15,7 @@ from rowlease.model import Outcome, Step, Touched, check_type
 from rowlease.store import Store
 
 #: The maximum number of requests that a report lists.
-MAX_LISTED = 20
+MAX_LISTED_REQUESTS = 20
 #: The maximum number of steps of a dry run. A step looks at up to 10,000 requests of each table.
 MAX_DRY_STEPS = 1000
 #: The pauses in seconds before a step is tried again after a transient error.
@@ -244,7 +244,7 @@ def run_steps(
             if step.num_requests is None
             else step.num_requests,
             outcomes,
-            [*done.first, *step.touched][:MAX_LISTED],
+            [*done.first, *step.touched][:MAX_LISTED_REQUESTS],
             step.after is not None,
         )
         if progress:

@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from rowlease.client.operations import run_steps, steps
 from rowlease.counts import counted
 from rowlease.dashboard import edits, queue_actions
-from rowlease.dashboard.previews import Done, Preview
+from rowlease.dashboard.previews import Applied, Preview
 from rowlease.durations import parse_duration
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
@@ -21,9 +21,9 @@ from rowlease.model import Outcome
 from rowlease.store import Store
 
 #: The number of requests that a preview lists.
-LISTED = 10
+PREVIEW_LENGTH = 10
 #: The number of requests that a preview counts. The action itself has no such limit.
-COUNTED = 10_000
+MAX_COUNTED_REQUESTS = 10_000
 #: Seconds after which an action is interrupted. Its page then has a button that continues it.
 LASTS = 10.0
 
@@ -61,7 +61,7 @@ class Action(NamedTuple):
     title: str
     is_dangerous: bool
     preview: Callable[[Store, QueryParams], Preview]
-    run: Callable[[Store, QueryParams, str], Done]
+    run: Callable[[Store, QueryParams, str], Applied]
     takes_requests: tuple[str, ...] = ()
     argument: Argument | None = None
 
@@ -73,7 +73,7 @@ def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
     """The preview of a verb, by a dry run."""
     found = run_steps(
         steps(store, verb, _filters(form), _arguments(verb, form), dry_run=True),
-        is_over=lambda so_far: sum(so_far.outcomes.values()) >= COUNTED,
+        is_over=lambda so_far: sum(so_far.outcomes.values()) >= MAX_COUNTED_REQUESTS,
     )
     many = f"{found.num_requests:,}" + " or more" * found.more
     sentence = f"{many} request{'' if many == '1' else 's'} would be {DONE[verb]}."
@@ -82,11 +82,11 @@ def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
     for outcome, why in WHY_NOT.items():
         if count := found.outcomes.get(outcome):
             sentence += f" {count:,} would not: {why}."
-    listed = (store.get_request(one.request_id) for one in found.first[:LISTED])
+    listed = (store.get_request(one.request_id) for one in found.first[:PREVIEW_LENGTH])
     return Preview(sentence, [one for one in listed if one is not None], found.num_requests)
 
 
-def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done:
+def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Applied:
     """Run an operation, for some seconds at most."""
     filters, arguments = _filters(form), _arguments(verb, form)
     given = form.get("operation_id")
@@ -100,8 +100,8 @@ def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Done
     num = done.num_requests
     sentence = f"{counted(num, 'request')} {'was' if num == 1 else 'were'} {DONE[verb]}."
     if not done.more:
-        return Done(sentence)
-    return Done(f"{sentence} More requests match the filter.", done.operation_id)
+        return Applied(sentence)
+    return Applied(f"{sentence} More requests match the filter.", done.operation_id)
 
 
 DONE = {

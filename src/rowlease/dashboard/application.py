@@ -31,7 +31,7 @@ from rowlease.dashboard.guard import (
     local_path,
     read_form,
 )
-from rowlease.dashboard.pages import PAGES, Examined, View, payload
+from rowlease.dashboard.pages import PAGES, Examined, Visit, payload
 from rowlease.dashboard.samples import Samples
 from rowlease.errors import (
     AccessDenied,
@@ -46,7 +46,7 @@ from rowlease.errors import (
 from rowlease.store import open_store
 
 #: The time limit of a call to the database. Then the page says that there was no answer.
-PATIENCE = timedelta(seconds=20)
+PAGE_CALL_TIMEOUT = timedelta(seconds=20)
 #: The maximum number of pages made at the same time, and the maximum that wait for their turn.
 AT_ONCE, WAITING = 8, 64
 #: Seconds in which a form must have arrived.
@@ -98,8 +98,8 @@ class Dashboard:
             tokens["operator"] = operator_token
         self._guard = Guard(tokens, local_role, authorize)
         self._store = open_store(
-            dsn, application_name="rowlease dashboard", call_timeout=PATIENCE
-        ).within(PATIENCE)
+            dsn, application_name="rowlease dashboard", call_timeout=PAGE_CALL_TIMEOUT
+        ).within(PAGE_CALL_TIMEOUT)
         self._samples = Samples(self._store)
         self._examined = Examined(dsn)
         self._limiter = CapacityLimiter(AT_ONCE)
@@ -142,7 +142,7 @@ class Dashboard:
             return self._refusal(request, Refused(403, "only operators may make changes"))
         return self._app
 
-    def _page(self, template: str, make: Callable[[View], dict[str, Any]]) -> Any:
+    def _page(self, template: str, make: Callable[[Visit], dict[str, Any]]) -> Any:
         async def endpoint(request: Request) -> Response:
             view = self._view(request)
             return await self._answer(request, lambda: self._render(request, template, make(view)))
@@ -224,8 +224,8 @@ class Dashboard:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _view(self, request: Request) -> View:
-        return View(
+    def _view(self, request: Request) -> Visit:
+        return Visit(
             self._store, self._samples, self._examined, request.query_params, request.path_params
         )
 

@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 600.0, 100.0
 #: The smallest number of samples that fill the width of a chart.
 FEWEST = 24
 #: The number of rows of the table below a chart, which shows some of its values.
-ROWS = 12
+CHART_ROWS = 12
 #: The labels of a logarithmic axis: 1 ms, 10 ms and so on.
 DECADES = ("1 ms", "10 ms", "100 ms", "1s", "10s", "100s", "17m", "2.8h", "28h", "12d", "116d")
 
@@ -220,7 +220,7 @@ def _chart(
     samples: list[Sample],
     values: Sequence[Values],
 ) -> Chart:
-    chosen = list(range(len(samples) - 1, -1, -max(1, len(samples) // ROWS)))[:ROWS]
+    chosen = list(range(len(samples) - 1, -1, -max(1, len(samples) // CHART_ROWS)))[:CHART_ROWS]
     rows = [(samples[at].time, [written(each[at]) for each in values]) for at in chosen]
     return Chart(
         name,

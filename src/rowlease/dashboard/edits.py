@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from rowlease.client.queues import Queues, format_setting, parse_setting
 from rowlease.counts import counted
 from rowlease.dashboard.formats import exact
-from rowlease.dashboard.previews import Changed, Done, Preview
+from rowlease.dashboard.previews import Applied, Changed, Preview
 from rowlease.declared_queues import QueueSettings
 from rowlease.durations import parse_duration
 from rowlease.errors import InvalidRequest
@@ -23,7 +23,7 @@ from rowlease.store import Store
 from rowlease.tasks.cron import Cron
 from rowlease.tasks.requests import TaskRequest, named_once, untyped_request
 
-NOTHING = Preview("Nothing would change.", num=0)
+NO_CHANGE = Preview("Nothing would change.", num=0)
 
 
 class Field(NamedTuple):
@@ -83,7 +83,7 @@ def preview_queue(store: Store, form: QueryParams) -> Preview:
     name = form.get("queue", "")
     changes = Queues(store).set(name, dry_run=True, **_settings(form))
     if not changes:
-        return NOTHING
+        return NO_CHANGE
     return Preview(
         f"{counted(len(changes), 'setting')} of the queue {name} would change.",
         changes=[
@@ -93,10 +93,10 @@ def preview_queue(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def configure_queue(store: Store, form: QueryParams, actor: str) -> Done:
+def configure_queue(store: Store, form: QueryParams, actor: str) -> Applied:
     name = form.get("queue", "")
     changes = Queues(store).set(name, actor=actor, **_settings(form))
-    return Done(f"{counted(len(changes), 'setting')} of the queue {name} changed.")
+    return Applied(f"{counted(len(changes), 'setting')} of the queue {name} changed.")
 
 
 def _settings(form: QueryParams) -> QueueSettings:
@@ -150,7 +150,7 @@ def preview_schedule(store: Store, form: QueryParams) -> Preview:
     before = _shown(known) if known else dict.fromkeys(given, "")
     changes = [Changed(one, before[one], given[one]) for one in given if before[one] != given[one]]
     if not changes:
-        return NOTHING
+        return NO_CHANGE
     following = Cron(given["cron"], given["time_zone"]).following(datetime.now(UTC))
     verb = "changed" if known else "created"
     return Preview(
@@ -159,7 +159,7 @@ def preview_schedule(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def put_schedule(store: Store, form: QueryParams, actor: str) -> Done:
+def put_schedule(store: Store, form: QueryParams, actor: str) -> Applied:
     name, given = form.get("schedule", ""), _given(form)
     known = _known(store, name)
     store.put_schedule(
@@ -174,7 +174,7 @@ def put_schedule(store: Store, form: QueryParams, actor: str) -> Done:
         headers=known.headers if known else None,
         actor=actor,
     )
-    return Done(f"The schedule {name} is saved.")
+    return Applied(f"The schedule {name} is saved.")
 
 
 def _known(store: Store, name: str) -> Schedule | None:
@@ -252,10 +252,10 @@ def preview_enqueue(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def enqueue(store: Store, form: QueryParams, actor: str) -> Done:
+def enqueue(store: Store, form: QueryParams, actor: str) -> Applied:
     request = _new(form)
     answer = store.enqueue_by_operator(request.queue, request.new, actor=actor)
-    return Done(f"The request {answer.request_id} is enqueued.")
+    return Applied(f"The request {answer.request_id} is enqueued.")
 
 
 def _new(form: QueryParams) -> TaskRequest[Any]:

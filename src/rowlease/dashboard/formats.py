@@ -12,7 +12,7 @@ from rowlease.visible import HIDDEN
 from rowlease.visible import visible as with_escapes
 
 #: The maximum number of characters of a payload, result or traceback on a page.
-SHOWN = 20_000
+MAX_SHOWN_CHARACTERS = 20_000
 DASH = "\N{EN DASH}"
 
 
@@ -37,7 +37,7 @@ def first_line(text: str | None) -> str:
 
 def pretty(text: str | None) -> str:
     """JSON text with a line for each value. Long or broken JSON stays as it is."""
-    if text is None or len(text) > SHOWN:
+    if text is None or len(text) > MAX_SHOWN_CHARACTERS:
         return text or ""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)

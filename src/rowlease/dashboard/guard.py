@@ -21,11 +21,11 @@ from rowlease.silent_clients import network_of
 Role = Literal["reader", "operator"]
 V = TypeVar("V")
 #: The minimum length of a token.
-SHORTEST = 16
+MIN_TOKEN_LENGTH = 16
 #: Seconds after which a login ends.
 LOGIN_LASTS = 12 * 3600.0
 #: The maximum number of logins, and of addresses whose failed logins are counted.
-MOST = 1000
+MAX_LOGINS = 1000
 #: The maximum number of failed logins from one address, or IPv6 network, in a minute.
 FAILURES = 10
 #: The maximum size of a form, in bytes. A form holds names and the ids of selected requests.
@@ -107,10 +107,10 @@ class Guard:
         authorize: Callable[[HTTPConnection], Role | None] | None = None,
     ) -> None:
         for role, token in tokens.items():
-            if len(token) < SHORTEST:
+            if len(token) < MIN_TOKEN_LENGTH:
                 raise ConfigError(
                     f"the dashboard's token of the role {role} has {len(token)} characters; "
-                    f"{SHORTEST} or more are needed: run `openssl rand -base64 32`"
+                    f"{MIN_TOKEN_LENGTH} or more are needed: run `openssl rand -base64 32`"
                 )
         if len(set(tokens.values())) < len(tokens):
             raise ConfigError("both roles of the dashboard have the same token; give each its own")
@@ -253,5 +253,5 @@ def _put(kept: OrderedDict[str, V], key: str, value: V) -> None:
     """Keep a value as the newest. If there are too many, the oldest is dropped."""
     kept.pop(key, None)
     kept[key] = value
-    while len(kept) > MOST:
+    while len(kept) > MAX_LOGINS:
         kept.popitem(last=False)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
-from rowlease.client.find_requests import LOOK, find
+from rowlease.client.find_requests import MAX_READ_PER_CALL, find
 from rowlease.dashboard import charts, edits, formats, samples
 from rowlease.dashboard.actions import DONE
 from rowlease.doctor import examine
@@ -24,13 +24,13 @@ from rowlease.store import Store
 from rowlease.worker.timings import WORKER_SILENT
 
 #: The number of requests on a page of the list.
-LISTED = 50
+PAGE_LENGTH = 50
 #: Seconds after which the search for a page's requests is interrupted. The next page continues it.
 SEARCH = 0.1
 #: The number of requests of each table that the first step of a search reads; the next read more.
 FIRST_LOOK = 500
 #: The maximum number of rows of the other tables.
-ROWS = 100
+MAX_TABLE_ROWS = 100
 #: The maximum number of dead letters that are grouped. The view dead_letters has the same limit.
 DEAD = 10_000
 #: The number of days that a history may have, and of finished requests that are counted by kind.
@@ -57,7 +57,7 @@ class Examined:
             return self._found
 
 
-class View(NamedTuple):
+class Visit(NamedTuple):
     """The arguments of the function that reads a page."""
 
     store: Store
@@ -80,7 +80,7 @@ class QueueRow(NamedTuple):
     oldest: timedelta | None
 
 
-class Step(NamedTuple):
+class TimelineStep(NamedTuple):
     """A step in the life of a request. `mark` chooses its colour and its sign."""
 
     time: datetime
@@ -89,7 +89,7 @@ class Step(NamedTuple):
     mark: str
 
 
-def overview(view: View) -> dict[str, Any]:
+def overview(view: Visit) -> dict[str, Any]:
     latest = view.samples.latest()
     kept = view.samples.all()
     return {
@@ -102,12 +102,12 @@ def overview(view: View) -> dict[str, Any]:
     }
 
 
-def queues(view: View) -> dict[str, Any]:
+def queues(view: Visit) -> dict[str, Any]:
     latest = view.samples.latest()
     return {"queues": _queue_rows(latest, view.samples.all())}
 
 
-def queue(view: View) -> dict[str, Any]:
+def queue(view: Visit) -> dict[str, Any]:
     name = view.query.get("name", "")
     latest = view.samples.latest()
     kept = view.samples.all()
@@ -128,7 +128,7 @@ def queue(view: View) -> dict[str, Any]:
     }
 
 
-def requests(view: View) -> dict[str, Any]:
+def requests(view: Visit) -> dict[str, Any]:
     text = view.query.get("filter", "").strip()
     context: dict[str, Any] = {"text": text, "wrong": None, "tabs": _tabs(text)}
     try:
@@ -138,7 +138,7 @@ def requests(view: View) -> dict[str, Any]:
     return {**context, "found": found, "statuses": {one.status for one in found.requests}}
 
 
-def request(view: View) -> dict[str, Any]:
+def request(view: Visit) -> dict[str, Any]:
     found = _request(view)
     return {
         "request": found,
@@ -147,7 +147,7 @@ def request(view: View) -> dict[str, Any]:
     }
 
 
-def payload(view: View) -> str:
+def payload(view: Visit) -> str:
     """A whole payload, result or error, as plain text."""
     field = view.path["field"]
     if field not in ("payload", "result", "last_error"):
@@ -158,37 +158,37 @@ def payload(view: View) -> str:
     return text
 
 
-def dead_letters(view: View) -> dict[str, Any]:
+def dead_letters(view: Visit) -> dict[str, Any]:
     latest = view.samples.latest()
     return {
-        "groups": view.store.list_dead_letters(limit=ROWS),
+        "groups": view.store.list_dead_letters(limit=MAX_TABLE_ROWS),
         "total": latest.total("failed"),
         "counted": DEAD,
-        "most": ROWS,
+        "most": MAX_TABLE_ROWS,
     }
 
 
-def workers(view: View) -> dict[str, Any]:
+def workers(view: Visit) -> dict[str, Any]:
     return {
         "workers": [(one, _is_alive(one)) for one in view.store.list_workers()],
-        "leases": view.store.list_leases(limit=ROWS),
-        "most": ROWS,
+        "leases": view.store.list_leases(limit=MAX_TABLE_ROWS),
+        "most": MAX_TABLE_ROWS,
     }
 
 
-def schedules(view: View) -> dict[str, Any]:
+def schedules(view: Visit) -> dict[str, Any]:
     return {"schedules": view.store.list_schedules()}
 
 
-def loads(view: View) -> dict[str, Any]:
+def loads(view: Visit) -> dict[str, Any]:
     return {
-        "loads": view.store.list_loads(limit=ROWS),
-        "batches": view.store.list_batches(limit=ROWS),
-        "most": ROWS,
+        "loads": view.store.list_loads(limit=MAX_TABLE_ROWS),
+        "batches": view.store.list_batches(limit=MAX_TABLE_ROWS),
+        "most": MAX_TABLE_ROWS,
     }
 
 
-def history(view: View) -> dict[str, Any]:
+def history(view: Visit) -> dict[str, Any]:
     name = view.query.get("queue")
     num_days = _number(view.query.get("days", str(DAYS[0])))
     if num_days not in DAYS:
@@ -208,27 +208,27 @@ def history(view: View) -> dict[str, Any]:
         ]
         if days
         else [],
-        "kinds": [] if name else view.store.list_kinds(look=KINDS, limit=ROWS),
+        "kinds": [] if name else view.store.list_kinds(look=KINDS, limit=MAX_TABLE_ROWS),
         "look": KINDS,
-        "most": ROWS,
+        "most": MAX_TABLE_ROWS,
     }
 
 
-def edit(make: Callable[[Store, QueryParams], edits.Edit], view: View) -> dict[str, Any]:
+def edit(make: Callable[[Store, QueryParams], edits.Edit], view: Visit) -> dict[str, Any]:
     return {"edit": make(view.store, view.query)}
 
 
-def audit(view: View) -> dict[str, Any]:
-    operations = view.store.list_operations(limit=ROWS)
-    return {"operations": operations, "verbs": DONE, "most": ROWS}
+def audit(view: Visit) -> dict[str, Any]:
+    operations = view.store.list_operations(limit=MAX_TABLE_ROWS)
+    return {"operations": operations, "verbs": DONE, "most": MAX_TABLE_ROWS}
 
 
-def health(view: View) -> dict[str, Any]:
+def health(view: Visit) -> dict[str, Any]:
     return {"findings": view.examined.findings()}
 
 
 #: The path of each page, its template, and the function that makes its values.
-PAGES: dict[str, tuple[str, Callable[[View], dict[str, Any]]]] = {
+PAGES: dict[str, tuple[str, Callable[[Visit], dict[str, Any]]]] = {
     "/": ("overview.html", overview),
     "/queues": ("queues.html", queues),
     "/queue": ("queue.html", queue),
@@ -272,14 +272,14 @@ def _is_alive(worker: WorkerState) -> bool:
     return worker.silent.total_seconds() <= WORKER_SILENT
 
 
-def _search(view: View, text: str) -> Found:
+def _search(view: Visit, text: str) -> Found:
     """The newest requests that match: a page, or as many as are found in the time of a page."""
     after = _number(view.query["after"]) if "after" in view.query else None
     ends, look = monotonic() + SEARCH, FIRST_LOOK
-    found = find(view.store, text, LISTED, after, {}, look)
-    while found.after is not None and len(found.requests) < LISTED and monotonic() < ends:
-        look = min(look * 3, LOOK)
-        more = find(view.store, text, LISTED - len(found.requests), found.after, {}, look)
+    found = find(view.store, text, PAGE_LENGTH, after, {}, look)
+    while found.after is not None and len(found.requests) < PAGE_LENGTH and monotonic() < ends:
+        look = min(look * 3, MAX_READ_PER_CALL)
+        more = find(view.store, text, PAGE_LENGTH - len(found.requests), found.after, {}, look)
         found = Found(found.requests + more.requests, more.after)
     return found
 
@@ -302,26 +302,32 @@ def _number(text: str) -> int:
         raise HTTPException(404) from None
 
 
-def _request(view: View) -> Request:
+def _request(view: Visit) -> Request:
     found = view.store.get_request(_number(view.path["id"]))
     if found is None:
         raise HTTPException(404)
     return found
 
 
-def _steps(found: Request) -> list[Step]:
+def _steps(found: Request) -> list[TimelineStep]:
     """The steps in the life of a request, the oldest first."""
-    steps = [Step(found.requested_time, "Enqueued", f"in the queue {found.queue_name}", "waiting")]
+    steps = [
+        TimelineStep(
+            found.requested_time, "Enqueued", f"in the queue {found.queue_name}", "waiting"
+        )
+    ]
     if found.due_time - found.requested_time > timedelta(seconds=1):
-        steps.append(Step(found.due_time, "Due", "", "waiting"))
+        steps.append(TimelineStep(found.due_time, "Due", "", "waiting"))
     for one in found.attempts:
         taken = formats.span(one.ended_time - one.started_time)
         steps.append(
-            Step(one.started_time, f"Attempt {one.attempt_number}", one.worker_id, "running")
+            TimelineStep(
+                one.started_time, f"Attempt {one.attempt_number}", one.worker_id, "running"
+            )
         )
         error = f": {formats.first_line(one.error)}" if one.error else ""
         steps.append(
-            Step(
+            TimelineStep(
                 one.ended_time,
                 one.outcome.replace("_", " ").capitalize(),
                 f"after {taken}{error}",
@@ -330,7 +336,7 @@ def _steps(found: Request) -> list[Step]:
         )
     if found.status in ("Processing", "Complete") and found.locked_time is not None:
         steps.append(
-            Step(
+            TimelineStep(
                 found.locked_time, f"Attempt {found.num_attempts}", found.locked_by or "", "running"
             )
         )
@@ -338,5 +344,7 @@ def _steps(found: Request) -> list[Step]:
         taken = formats.span(found.completion_time - found.requested_time)
         mark = "good" if found.status == "Complete" else "bad"
         name = "Dead letter" if found.status == "Failed" else found.status
-        steps.append(Step(found.completion_time, name, f"{taken} after it was enqueued", mark))
+        steps.append(
+            TimelineStep(found.completion_time, name, f"{taken} after it was enqueued", mark)
+        )
     return sorted(steps, key=lambda step: step.time)

@@ -32,7 +32,7 @@ class Preview(NamedTuple):
     changes: Sequence[Changed] = ()
 
 
-class Done(NamedTuple):
+class Applied(NamedTuple):
     """The result of an action.
 
     Attributes:

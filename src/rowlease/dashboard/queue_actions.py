@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.datastructures import QueryParams
 
-from rowlease.dashboard.previews import Done, Preview
+from rowlease.dashboard.previews import Applied, Preview
 from rowlease.errors import InvalidRequest
 from rowlease.model import Outcome
 from rowlease.store import Store
@@ -18,10 +18,10 @@ def preview_pause(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def pause(store: Store, form: QueryParams, actor: str) -> Done:
+def pause(store: Store, form: QueryParams, actor: str) -> Applied:
     queue = form.get("queue", "")
     store.pause(queue, actor=actor)
-    return Done(f"The queue {queue} is paused.")
+    return Applied(f"The queue {queue} is paused.")
 
 
 def preview_resume(store: Store, form: QueryParams) -> Preview:
@@ -31,10 +31,10 @@ def preview_resume(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def resume(store: Store, form: QueryParams, actor: str) -> Done:
+def resume(store: Store, form: QueryParams, actor: str) -> Applied:
     queue = form.get("queue", "")
     store.resume(queue, actor=actor)
-    return Done(f"Workers claim from the queue {queue} again.")
+    return Applied(f"Workers claim from the queue {queue} again.")
 
 
 def preview_fire(store: Store, form: QueryParams) -> Preview:
@@ -44,22 +44,22 @@ def preview_fire(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def fire(store: Store, form: QueryParams, actor: str) -> Done:
+def fire(store: Store, form: QueryParams, actor: str) -> Applied:
     name = _schedule(store, form)
     (answer,) = store.fire_schedule(name, actor=actor)
     if answer.outcome is not Outcome.OK:
         raise InvalidRequest(f"the schedule {name} was not fired: {answer.outcome}")
-    return Done(f"The schedule {name} has enqueued the request {answer.request_id}.")
+    return Applied(f"The schedule {name} has enqueued the request {answer.request_id}.")
 
 
 def preview_pause_schedule(store: Store, form: QueryParams) -> Preview:
     return Preview(f"The schedule {_schedule(store, form)} will not fire until it is resumed.")
 
 
-def pause_schedule(store: Store, form: QueryParams, actor: str) -> Done:
+def pause_schedule(store: Store, form: QueryParams, actor: str) -> Applied:
     name = _schedule(store, form)
     store.pause_schedule(name, actor=actor)
-    return Done(f"The schedule {name} is paused.")
+    return Applied(f"The schedule {name} is paused.")
 
 
 def preview_resume_schedule(store: Store, form: QueryParams) -> Preview:
@@ -69,10 +69,10 @@ def preview_resume_schedule(store: Store, form: QueryParams) -> Preview:
     )
 
 
-def resume_schedule(store: Store, form: QueryParams, actor: str) -> Done:
+def resume_schedule(store: Store, form: QueryParams, actor: str) -> Applied:
     name = _schedule(store, form)
     store.resume_schedule(name, actor=actor)
-    return Done(f"The schedule {name} fires again.")
+    return Applied(f"The schedule {name} fires again.")
 
 
 def _queue(store: Store, form: QueryParams) -> tuple[str, int]:

@@ -18,13 +18,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rowlease.silent_clients import SilentClients
 
 
-class Listener(socket.socket):
+class ListeningSocket(socket.socket):
     """A socket that accepts clients of the dashboard."""
 
     clients: SilentClients
 
     @classmethod
-    def at(cls, host: str, port: int) -> Listener:
+    def at(cls, host: str, port: int) -> ListeningSocket:
         """Listen on this address.
 
         Raises:
@@ -43,7 +43,7 @@ class Listener(socket.socket):
 
 def serve(
     app: ASGIApp,
-    listener: Listener,
+    listener: ListeningSocket,
     tls_certificate: Path | None,
     tls_key: Path | None,
     proxy: str | None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from rowlease.demo.job import QUEUE, Job
+from rowlease.report.figures import PERCENTILES
 from rowlease.spark import read_requests
 
 #: The maximum number of wrong rows that a report lists.
-NAMED = 5
-PERCENTILES = (0.5, 0.95, 0.99)
+MAX_LISTED_ROWS = 5
 
 
 class Compared(NamedTuple):
@@ -97,7 +97,7 @@ def compare(expected: Any, found: Any) -> Compared:
     bad = joined.where(" or ".join(f"{kind} > 0" for kind in kinds)).persist()
     try:
         counts = bad.agg(*(F.coalesce(F.sum(kind), F.lit(0)).alias(kind) for kind in kinds)).first()
-        named = bad.orderBy("row_id").limit(NAMED).collect() if any(counts) else []
+        named = bad.orderBy("row_id").limit(MAX_LISTED_ROWS).collect() if any(counts) else []
     finally:
         bad.unpersist()
     missing, extra, doubled, wrong = counts

@@ -19,7 +19,7 @@ from rowlease.store import Store
 #: Seconds between two samples of the depth.
 SAMPLE_EVERY = 0.2
 #: Seconds before a worker that has ended is replaced.
-PAUSE = 0.5
+REPLACEMENT_SECONDS = 0.5
 #: The number of successive failures, without a finished request, after which the demo gives up.
 MAX_FAILURES = 3
 #: Seconds within which a worker must finish its running tasks after it was asked to stop.
@@ -176,7 +176,7 @@ def drain(
                         f"The worker {_how(code)}; starting it again. The requests that it leased "
                         "wait until their leases have run out."
                     )
-                time.sleep(PAUSE)
+                time.sleep(REPLACEMENT_SECONDS)
             time.sleep(SAMPLE_EVERY)
         samples.append(_sample(store, time.monotonic() - began))
     finally:

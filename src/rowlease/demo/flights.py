@@ -19,7 +19,7 @@ from rowlease.demo.tasks import (
 )
 
 #: The columns of the data set that the task needs.
-COLUMNS = (
+FLIGHT_COLUMNS = (
     "carrier", "origin", "dest", "time_hour", "flight", "minute", "sched_dep_time", "distance",
     "dep_time", "dep_delay", "arr_delay", "air_time",
 )  # fmt: skip
@@ -96,7 +96,9 @@ def flights(spark: Any, source: Input) -> Any:
             )
         )
         rows = rows.join(places, end, "left")
-    return rows.select("row_id", *COLUMNS, "origin_lat", "origin_lon", "dest_lat", "dest_lon")
+    return rows.select(
+        "row_id", *FLIGHT_COLUMNS, "origin_lat", "origin_lon", "dest_lat", "dest_lon"
+    )
 
 
 def urgency() -> Any:

@@ -19,7 +19,7 @@ from rowlease.errors import ConfigError
 #: The number of rows of a prepared file. Each core of Spark reads several files.
 ROWS_OF_FILE = 25_000
 #: The part of an error about a CSV file that quotes no value of it.
-HARMLESS = re.compile(r"Expected \d+ columns, got \d+|Empty CSV file|unknown encoding")
+ERROR_WITHOUT_VALUES = re.compile(r"Expected \d+ columns, got \d+|Empty CSV file|unknown encoding")
 #: The most digits of a decimal in Spark.
 SPARK_DIGITS = 38
 
@@ -145,7 +145,7 @@ def csv_table(path: Path, content: Any, form: CsvForm) -> Any:
         )
         table.column_names  # noqa: B018  # raises UnicodeDecodeError
     except (ValueError, LookupError) as error:  # ArrowInvalid and UnicodeError are ValueErrors
-        reason = HARMLESS.search(str(error))
+        reason = ERROR_WITHOUT_VALUES.search(str(error))
         raise ConfigError(
             f"the input {path} cannot be read as CSV with the delimiter {form.delimiter!r} and the "
             f"encoding {form.encoding}{f' ({reason[0]})' if reason else ''}; set --delimiter or "

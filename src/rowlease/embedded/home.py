@@ -10,7 +10,7 @@ from pathlib import Path
 from rowlease.embedded.root import server_users
 from rowlease.errors import ConfigError
 
-ADVICE = "set ROWLEASE_HOME to a folder of your own"
+HOME_ADVICE = "set ROWLEASE_HOME to a folder of your own"
 
 
 def check_home(home: Path) -> None:
@@ -24,23 +24,27 @@ def check_home(home: Path) -> None:
     for path in (home, *home.parents):
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, user):
-            raise ConfigError(f"{path} is a link that user {found.st_uid} has made; {ADVICE}")
+            raise ConfigError(f"{path} is a link that user {found.st_uid} has made; {HOME_ADVICE}")
     real = home.resolve()
     found = real.stat()
     if found.st_uid != user:
-        raise ConfigError(f"{home} belongs to user {found.st_uid}, not to user {user}; {ADVICE}")
+        raise ConfigError(
+            f"{home} belongs to user {found.st_uid}, not to user {user}; {HOME_ADVICE}"
+        )
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError(f"{home} may be written to by other users; {ADVICE}, or run chmod 700")
+        raise ConfigError(
+            f"{home} may be written to by other users; {HOME_ADVICE}, or run chmod 700"
+        )
     for path in real.parents:
         mode = path.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise ConfigError(
-                f"{path} may be written to by everybody, who could replace {home}; {ADVICE}"
+                f"{path} may be written to by everybody, who could replace {home}; {HOME_ADVICE}"
             )
     owners = {user, *(each.pw_uid for each in (server_users() if user == 0 else ()))}
     for path, why in _strange_files(real, owners):
         raise ConfigError(
-            f"{path} {why}, so somebody else may have placed it; remove it, or {ADVICE}"
+            f"{path} {why}, so somebody else may have placed it; remove it, or {HOME_ADVICE}"
         )
 
 

@@ -36,10 +36,10 @@ if sys.platform != "win32":
 #: Seconds between two polls by a process that waits for a lock or for the server.
 POLL_INTERVAL = 0.01
 #: Seconds between two checks by the keeper: does the server still run, and is it still used?
-CHECK_INTERVAL = 0.1
+KEEPER_CHECK_SECONDS = 0.1
 #: Seconds after which an unused server is stopped, so that commands run one after the other use
 #: the same server.
-UNUSED_TIME = 1.0
+UNUSED_SERVER_SECONDS = 1.0
 #: The longest time in seconds for a fast shutdown of PostgreSQL, which writes a checkpoint.
 FAST_SHUTDOWN = 30.0
 #: The longest time in seconds for an immediate shutdown, which writes no checkpoint.
@@ -265,10 +265,10 @@ def keep(order: Order) -> None:
             unused_since = None
         else:
             unused_since = unused_since or time.monotonic()
-            if time.monotonic() - unused_since >= UNUSED_TIME:
+            if time.monotonic() - unused_since >= UNUSED_SERVER_SECONDS:
                 break
             users.release()
-        time.sleep(CHECK_INTERVAL)
+        time.sleep(KEEPER_CHECK_SECONDS)
     server.stop()
 
 

@@ -67,7 +67,7 @@ class Filter(TypedDict, total=False):
 
 
 WHOLE: TypeRule = (int, type(None)), "it must be a whole number"
-TIME: TypeRule = (datetime, type(None)), "it must be a datetime with a time zone"
+TIME_RULE: TypeRule = (datetime, type(None)), "it must be a datetime with a time zone"
 #: The type rules of all filters except `status`, `kind` and `ids`.
 RULES: dict[str, TypeRule] = {
     **dict.fromkeys(
@@ -75,7 +75,7 @@ RULES: dict[str, TypeRule] = {
     ),
     **dict.fromkeys(("min_priority", "max_priority"), WHOLE),
     **dict.fromkeys(("min_age", "max_age"), DURATION),
-    **dict.fromkeys(("since", "until"), TIME),
+    **dict.fromkeys(("since", "until"), TIME_RULE),
 }
 
 

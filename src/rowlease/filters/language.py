@@ -75,7 +75,7 @@ def comparison_operators(name: str) -> dict[str, tuple[str, ...]]:
 
 
 #: All keys of the language.
-KEYS: dict[str, Meaning] = {
+FILTER_KEYS: dict[str, Meaning] = {
     "queue": ({":": ("queue",)}, check_storable),
     "status": ({":": ("status",)}, partial(parse_list, parse_status)),
     "kind": ({":": ("kind",)}, check_storable),
@@ -95,9 +95,9 @@ KEYS: dict[str, Meaning] = {
     "until": ({":": ("until",)}, parse_time),
 }
 QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-KEY = re.compile(r"(?P<key>\w+)(?P<sign>>=|<=|[:<>])")
+KEY_AND_SIGN = re.compile(r"(?P<key>\w+)(?P<sign>>=|<=|[:<>])")
 #: A key, an operator, and a value: in quotes, or without blanks and quotes.
-TERM = re.compile(rf'{KEY.pattern}(?P<value>{QUOTED.pattern}|[^\s"]*)(?=\s|$)', re.DOTALL)
+TERM = re.compile(rf'{KEY_AND_SIGN.pattern}(?P<value>{QUOTED.pattern}|[^\s"]*)(?=\s|$)', re.DOTALL)
 WORD = re.compile(r"\S+")
 
 
@@ -118,9 +118,9 @@ def parse(text: str) -> Filter:
             raise WrongFilter(text, *word.span(), describe_malformed(text[word.start() :]))
         place = term.end()
         key, sign, value = term["key"].lower(), term["sign"], unquote(term["value"])
-        if key not in KEYS:
+        if key not in FILTER_KEYS:
             raise WrongFilter(text, *term.span("key"), describe_unknown_key(key))
-        signs, read = KEYS[key]
+        signs, read = FILTER_KEYS[key]
         if sign not in signs:
             forms = " or ".join(f"{key}{one}VALUE" for one in signs)
             raise WrongFilter(text, term.start(), term.end("sign"), f"write {forms}")
@@ -165,17 +165,17 @@ def unquote(value: str) -> str:
 
 
 def describe_unknown_key(key: str) -> str:
-    return f"there is no key {key!r}; the keys are {', '.join(sorted(KEYS))}"
+    return f"there is no key {key!r}; the keys are {', '.join(sorted(FILTER_KEYS))}"
 
 
 def describe_malformed(rest: str) -> str:
     """Why this text does not begin with a term."""
-    if not (begun := KEY.match(rest)):
+    if not (begun := KEY_AND_SIGN.match(rest)):
         return (
             "this is not KEY:VALUE, such as error:Timeout or age>1h; write a value with blanks in "
             "double quotes"
         )
-    if begun[1].lower() not in KEYS:
+    if begun[1].lower() not in FILTER_KEYS:
         return describe_unknown_key(begun[1])
     value = rest[begun.end() :]
     if QUOTED.match(value):

@@ -39,7 +39,7 @@ _exceptions: Any = import_module(f"{PACKAGE}.exceptions")
 _signals: Any = import_module(f"{PACKAGE}.signals")
 
 #: The status of a result for each status of a request.
-STATUSES = {
+RESULT_STATUS = {
     "Scheduled": "READY",
     "Pending": "READY",
     "Processing": "RUNNING",
@@ -48,7 +48,7 @@ STATUSES = {
     "Cancelled": "FAILED",
 }
 #: The default of the option `max_priority`.
-MAX_PRIORITY = 9
+DEFAULT_MAX_PRIORITY = 9
 
 
 class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
@@ -103,7 +103,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
         found = self._result(
             import_string(payload["task"]),
             str(request.request_id),
-            STATUSES[request.status],
+            RESULT_STATUS[request.status],
             payload["args"],
             payload["kwargs"],
         )
@@ -147,7 +147,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
 
     @property
     def _max_priority(self) -> int:
-        return int(self.options.get("max_priority", MAX_PRIORITY))
+        return int(self.options.get("max_priority", DEFAULT_MAX_PRIORITY))
 
     @property
     def _store(self) -> Store:

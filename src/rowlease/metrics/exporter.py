@@ -26,7 +26,7 @@ from rowlease.visible import visible
 CACHED_FOR = timedelta(seconds=5)
 #: The time limit of each call to the database. A scrape makes five calls, and by default Prometheus
 #: gives up on a scrape after 10 s.
-CALL_TIMEOUT = timedelta(seconds=2)
+SCRAPE_CALL_TIMEOUT = timedelta(seconds=2)
 #: A worker without a heartbeat for this long does not count as alive, as in the view `workers`.
 SILENT_AFTER = timedelta(seconds=30)
 
@@ -112,7 +112,7 @@ class DatabaseMetrics:
         cache: timedelta = CACHED_FOR,
         examination: Examination | None = None,
     ) -> None:
-        self._store = store.within(CALL_TIMEOUT)
+        self._store = store.within(SCRAPE_CALL_TIMEOUT)
         self._database = place_of(store.where)
         self._examination = examination
         self._cache = cache.total_seconds()

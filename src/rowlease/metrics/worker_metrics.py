@@ -15,7 +15,7 @@ from rowlease.events import (
     Events,
     Failed,
     Finished,
-    LeaseLost,
+    LeaseLostEvent,
     OutcomeRefused,
     RenewalsLost,
     Renewed,
@@ -88,7 +88,7 @@ def count_events(events: Events, kinds: Collection[str] = ()) -> Tally:
 
     def ended(event: Event) -> None:
         assert isinstance(
-            event, Finished | Failed | Abandoned | Snoozed | LeaseLost | OutcomeRefused
+            event, Finished | Failed | Abandoned | Snoozed | LeaseLostEvent | OutcomeRefused
         )
         labels = (event.request.queue_name, event.request.kind)
         count("rowlease_worker_outcomes_total", *labels, outcome_of(event))
@@ -108,16 +108,18 @@ def count_events(events: Events, kinds: Collection[str] = ()) -> Tally:
             case ScheduleNotFired():
                 count("rowlease_worker_unfired_schedules_total", event.schedule)
             case _:
-                count(COUNTED[type(event)])
+                count(COUNTED_EVENTS[type(event)])
 
     events.subscribe(claimed, Claimed)
-    events.subscribe(ended, Finished, Failed, Abandoned, Snoozed, LeaseLost, OutcomeRefused)
-    events.subscribe(other, Renewed, Disowned, CallStuck, ScheduleFired, ScheduleNotFired, *COUNTED)
+    events.subscribe(ended, Finished, Failed, Abandoned, Snoozed, LeaseLostEvent, OutcomeRefused)
+    events.subscribe(
+        other, Renewed, Disowned, CallStuck, ScheduleFired, ScheduleNotFired, *COUNTED_EVENTS
+    )
     return tally
 
 
 #: The events that are only counted. Their fields are not used.
-COUNTED: dict[type[Event], str] = {
+COUNTED_EVENTS: dict[type[Event], str] = {
     RenewalsLost: "rowlease_worker_renewals_lost_total",
     StoreLost: "rowlease_worker_store_losses_total",
     ChildDied: "rowlease_worker_child_deaths_total",
@@ -125,7 +127,9 @@ COUNTED: dict[type[Event], str] = {
 }
 
 
-def outcome_of(event: Finished | Failed | Abandoned | Snoozed | LeaseLost | OutcomeRefused) -> str:
+def outcome_of(
+    event: Finished | Failed | Abandoned | Snoozed | LeaseLostEvent | OutcomeRefused,
+) -> str:
     """The value of the label `outcome`."""
     match event:
         case Finished():
@@ -136,7 +140,7 @@ def outcome_of(event: Finished | Failed | Abandoned | Snoozed | LeaseLost | Outc
             return "abandoned"
         case Snoozed():
             return "snoozed"
-        case LeaseLost():
+        case LeaseLostEvent():
             return "lease_lost"
         case OutcomeRefused():
             return "refused"

@@ -10,7 +10,15 @@ from rowlease.model.findings import (
     Metric,
     WorkerState,
 )
-from rowlease.model.leases import Claim, Exchanged, Failure, Held, Lease, LeasedRequest, Renewal
+from rowlease.model.leases import (
+    Claim,
+    Exchanged,
+    Failure,
+    Held,
+    LeasedRequest,
+    ListedLease,
+    Renewal,
+)
 from rowlease.model.loads import (
     BatchState,
     Begun,
@@ -36,7 +44,7 @@ from rowlease.model.requests import (
     DUE_RANGE,
     DUE_TIMES,
     DURATION,
-    FIELDS,
+    FIELD_TYPES,
     MAX_HEADERS_BYTES,
     MAX_PAYLOAD_BYTES,
     MAX_PRIORITY,
@@ -56,7 +64,7 @@ __all__ = [
     "DUE_RANGE",
     "DUE_TIMES",
     "DURATION",
-    "FIELDS",
+    "FIELD_TYPES",
     "MAX_HEADERS_BYTES",
     "MAX_PAYLOAD_BYTES",
     "MAX_PRIORITY",
@@ -81,8 +89,8 @@ __all__ = [
     "Found",
     "Held",
     "KindTotals",
-    "Lease",
     "LeasedRequest",
+    "ListedLease",
     "LoadState",
     "Maintained",
     "Metric",

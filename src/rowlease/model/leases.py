@@ -114,7 +114,7 @@ class Exchanged(NamedTuple):
     claim: Claim
 
 
-class Lease(NamedTuple):
+class ListedLease(NamedTuple):
     """The lease of a running request, in the column order of the routine `list_leases`.
 
     Attributes:

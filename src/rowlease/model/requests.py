@@ -29,7 +29,7 @@ DURATION: TypeRule = (
 )
 TEXT: TypeRule = (str, NoneType), "it must be a string"
 #: The type rule of each field of a request.
-FIELDS: dict[str, TypeRule] = {
+FIELD_TYPES: dict[str, TypeRule] = {
     "kind": ((str,), "it must be a string: the name of a task"),
     "payload": ((str,), "it must be JSON text; for other values use rowlease.untyped_request"),
     "priority": ((int,), "it must be an integer of 0 or more"),
@@ -95,7 +95,7 @@ class NewRequest:
     headers: str | None = None
 
     def __post_init__(self) -> None:
-        for name, rule in FIELDS.items():
+        for name, rule in FIELD_TYPES.items():
             if (value := getattr(self, name)).__class__ not in rule[0]:
                 check_type(name, value, rule)  # a subclass is accepted
 

@@ -82,7 +82,7 @@ class Failures(NamedTuple):
         return self.dead + self.again + self.complete
 
 
-class Step(NamedTuple):
+class Throughput(NamedTuple):
     """The number of requests of a queue that were completed in one step of the time axis."""
 
     queue: str
@@ -108,7 +108,7 @@ class Figures(NamedTuple):
     step_seconds: int
     work: list[Work]
     failures: list[Failures]
-    steps: list[Step]
+    steps: list[Throughput]
 
     @property
     def complete(self) -> int:
@@ -250,13 +250,13 @@ def failures(ended: Any) -> list[Failures]:
     return [Failures._make([*row[:-1], from_micros(row.last_time)]) for row in found]
 
 
-def steps(complete: Any, step: int) -> list[Step]:
+def steps(complete: Any, step: int) -> list[Throughput]:
     """The completions over time. Steps without completions are left out."""
     from pyspark.sql import functions as F
 
     start = F.expr(f"at div {step * 1_000_000} * {step * 1_000_000}").alias("start")
     found = complete.groupBy("queue", start).count().orderBy("start", "queue").collect()
-    return [Step._make([row.queue, from_micros(row.start), row["count"]]) for row in found]
+    return [Throughput._make([row.queue, from_micros(row.start), row["count"]]) for row in found]
 
 
 def step_of(first: datetime | None, last: datetime | None) -> int:

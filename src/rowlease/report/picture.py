@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlease.counts import counted
-from rowlease.report.figures import Failures, Figures, Step, Work
+from rowlease.report.figures import Failures, Figures, Throughput, Work
 from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
 #: The colours of queues. These are cool colours, because the colours of priorities are warm. The
@@ -25,9 +25,9 @@ WIDTH, LEFT, RIGHT, HEAD, FOOT = 16.0, 0.6, 0.6, 1.75, 0.55
 #: The heights of the parts of the picture, in hundreds of pixels.
 THROUGHPUT, ROW, GAP, CAPTION = 3.0, 0.42, 1.35, 0.3
 #: The shortest time in seconds that is drawn. Shorter times are drawn like this one.
-SHORTEST = 1e-4
+MIN_DRAWN_SECONDS = 1e-4
 #: The ticks of a time axis in seconds, and their labels.
-UNITS = {
+AXIS_TICKS = {
     1e-4: "0.1 ms", 1e-3: "1 ms", 1e-2: "10 ms", 0.1: "0.1 s", 1: "1 s", 10: "10 s", 60: "1 min",
     600: "10 min", 3600: "1 h", 21_600: "6 h", 86_400: "1 d", 864_000: "10 d",
     8_640_000: "100 d",
@@ -162,7 +162,7 @@ def throughput(axes: Any, figures: Figures) -> None:
         axes.text(1.045, y - 0.01, short(name, 22), transform=axes.transAxes, va="top", fontsize=12)
 
 
-def by_queue(steps: Sequence[Step]) -> dict[str, dict[datetime, int]]:
+def by_queue(steps: Sequence[Throughput]) -> dict[str, dict[datetime, int]]:
     """Completions by queue and step. Queues with few completions are summed as `others`."""
     totals: dict[str, int] = {}
     for row in steps:
@@ -184,7 +184,10 @@ def times(axes: Any, name: str, until: str, rows: Sequence[Work]) -> None:
     axes.set_xscale("log")
     values = []
     for place, row in enumerate(rows):
-        points = [max(SHORTEST, getattr(row, f"{name}_{point}")) for point in ("p50", "p95", "p99")]
+        points = [
+            max(MIN_DRAWN_SECONDS, getattr(row, f"{name}_{point}"))
+            for point in ("p50", "p95", "p99")
+        ]
         values += points
         colour = colour_of(row.priority) if row.priority else AXIS
         axes.plot(points[::2], [place, place], color=colour, linewidth=7, solid_capstyle="round")
@@ -193,9 +196,9 @@ def times(axes: Any, name: str, until: str, rows: Sequence[Work]) -> None:
         axes.plot(points[2], place, "o", color="white", markeredgecolor=INK, markersize=7)
     plain(axes, "x")
     low, high = min(values) / 1.6, max(values) * 1.6
-    ticks = [tick for tick in UNITS if low / 2 <= tick <= high * 2]
+    ticks = [tick for tick in AXIS_TICKS if low / 2 <= tick <= high * 2]
     axes.set_xlim(min(low, ticks[0]), max(high, ticks[-1]))
-    axes.set_xticks(ticks, [UNITS[tick] for tick in ticks], minor=False)
+    axes.set_xticks(ticks, [AXIS_TICKS[tick] for tick in ticks], minor=False)
     axes.minorticks_off()
     axes.set_ylim(len(rows) - 0.5, -0.6)
     axes.set_yticks([])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from rowlease.report.figures import Failures, Figures, Step, Work
+from rowlease.report.figures import Failures, Figures, Throughput, Work
 from rowlease.theme import table
 from rowlease.visible import visible
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 #: The maximum number of errors shown in the terminal. The file `failures` lists more.
-SHOWN = 15
+MAX_SHOWN_ERRORS = 15
 
 
 def show(figures: Figures, console: Console) -> None:
@@ -67,11 +67,11 @@ def failures_table(failures: Sequence[Failures]) -> Table:
         "error",
         *("queue", "kind", "dead", "again", "complete"),
     )
-    for row in failures[:SHOWN]:
+    for row in failures[:MAX_SHOWN_ERRORS]:
         texts = (row.error, row.queue, row.kind)
         made.add_row(*map(shown, texts), *map(format_count, (row.dead, row.again, row.complete)))
-    if len(failures) > SHOWN:
-        made.caption = f"and {len(failures) - SHOWN} more in the file `failures`"
+    if len(failures) > MAX_SHOWN_ERRORS:
+        made.caption = f"and {len(failures) - MAX_SHOWN_ERRORS} more in the file `failures`"
         made.caption_justify = "left"
     return made
 
@@ -109,7 +109,7 @@ def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def to_json(row: Failures | Step) -> dict[str, Any]:
+def to_json(row: Failures | Throughput) -> dict[str, Any]:
     """A row as a dict, with times in ISO 8601."""
     return {
         name: value.isoformat() if hasattr(value, "isoformat") else value
@@ -124,7 +124,7 @@ def write(figures: Figures, output: Path, form: str) -> list[Path]:
     kinds: dict[str, tuple[type, Sequence[Any]]] = {
         "work": (Work, figures.work),
         "failures": (Failures, figures.failures),
-        "throughput": (Step, figures.steps),
+        "throughput": (Throughput, figures.steps),
     }
     paths = []
     for name, (kind, rows) in kinds.items():

@@ -20,7 +20,7 @@ PASSWORD = "changeit"  # noqa: S105
 #: The first four bytes of a key store.
 MAGIC = 0xFEEDFEED
 #: The version of the format.
-VERSION = 2
+FORMAT_VERSION = 2
 #: The tag of an entry that is a trusted certificate.
 TRUSTED_CERTIFICATE = 2
 #: A constant that is part of the digest of every key store.
@@ -43,7 +43,7 @@ def java_trust_store(pem: str) -> bytes | None:
     certificates = {ssl.PEM_cert_to_DER_cert(block) for block in PEM.findall(pem)}
     if not certificates:
         return None
-    body = struct.pack(">III", MAGIC, VERSION, len(certificates))
+    body = struct.pack(">III", MAGIC, FORMAT_VERSION, len(certificates))
     for number, certificate in enumerate(sorted(certificates)):
         body += struct.pack(">I", TRUSTED_CERTIFICATE) + _text(f"authority-{number}")
         body += struct.pack(">Q", 0) + _text("X.509")

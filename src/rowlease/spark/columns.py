@@ -16,7 +16,7 @@ from rowlease.tasks import headers
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: The types that a key may have.
-KEYS = ("string", *INTEGERS, "decimal")
+KEY_TYPES = ("string", *INTEGERS, "decimal")
 #: Spark's options for writing a payload as JSON. Nulls are included, because the payload becomes
 #: keyword arguments. By default, Spark cuts times to milliseconds. XXXXX keeps the seconds in the
 #: offset of local times before 1900.
@@ -71,7 +71,7 @@ def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
         columns.append(priority_column(df, given.priority))
     for argument, source in ("dedup_key", given.dedup_key), ("group_key", given.group_key):
         if source is not None:
-            columns.append(checked(df, argument, source, KEYS).cast("string").alias(argument))
+            columns.append(checked(df, argument, source, KEY_TYPES).cast("string").alias(argument))
     if given.due_time is not None:
         columns.append(due_time_column(df, given.due_time))
     if given.headers is not None:

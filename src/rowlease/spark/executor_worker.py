@@ -36,7 +36,7 @@ logger = logging.getLogger("rowlease")
 
 APPLICATION = "rowlease spark"
 #: Seconds between two checks that the driver is alive, in a pool of up to LOOKERS executors.
-LOOK = 1.0
+DRIVER_CHECK_SECONDS = 1.0
 #: In a pool with more executors than this, the time between two checks grows with their number.
 LOOKERS = 100
 #: The advice in errors about modules that executors cannot import.
@@ -150,7 +150,7 @@ def run(plan: Plan, index: int, _: Iterator[int]) -> Iterator[Summary | Rowlease
                     time.sleep(plan.late)
                 return
             worker = plan.worker(store, index)
-            with stopped_by(driver, worker, LOOK * max(1.0, plan.count / LOOKERS)):
+            with stopped_by(driver, worker, DRIVER_CHECK_SECONDS * max(1.0, plan.count / LOOKERS)):
                 yield worker.run()
     except RowleaseError as error:
         yield raisable(error)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from rowlease.errors import ConfigError
 
 #: The maximum number of seconds that the first executor of a session may take to register.
-PATIENCE = 60.0
+EXECUTOR_START_SECONDS = 60.0
 #: Seconds to wait for further executors after one was added or removed. When a session starts, its
 #: executors register one by one, and a dead executor is replaced.
 SETTLED = 10.0
 #: Seconds between two checks for changes.
-LOOK = 0.1
+CHANGE_CHECK_SECONDS = 0.1
 
 
 class Executors(NamedTuple):
@@ -81,7 +81,7 @@ def registered(sc: Any, settled: float) -> list[int]:
     If executors keep being added or removed, this function returns the cores of the current
     executors after a minute.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + EXECUTOR_START_SECONDS
     cores: list[int] = []
     while time.monotonic() < until:
         listed = sc._jsc.sc().statusStore().executorList(False)
@@ -89,12 +89,12 @@ def registered(sc: Any, settled: float) -> list[int]:
         cores = [one.totalCores() for one in each if one.isActive() and one.totalCores()]
         if cores and time.time() - max(map(changed_at, each)) >= settled:
             return cores
-        time.sleep(LOOK)
+        time.sleep(CHANGE_CHECK_SECONDS)
     if cores:
         return cores
     raise ConfigError(
-        f"no Spark executor has registered within {PATIENCE:.0f} s; check that the cluster's "
-        "workers are up, and have the memory and cores that this session requests"
+        f"no Spark executor has registered within {EXECUTOR_START_SECONDS:.0f} s; check that the"
+        " cluster's workers are up, and have the memory and cores that this session requests"
     )
 
 

@@ -13,7 +13,7 @@ from rowlease.errors import ConfigError, InvalidRequest
 logger = logging.getLogger("rowlease")
 
 #: Spark's options for each format. Without FAILFAST, a malformed line becomes a row of nulls.
-OPTIONS = {
+FORMAT_OPTIONS = {
     "parquet": {},
     "csv": {"header": "true", "inferSchema": "true", "mode": "FAILFAST", "escape": '"',
             "multiLine": "true", "enforceSchema": "false"},
@@ -22,7 +22,7 @@ OPTIONS = {
 #: The setting with which Spark reads times in nanoseconds as integers.
 NANOS_AS_LONG = "spark.sql.legacy.parquet.nanosAsLong"
 #: The SQL that makes a time of microseconds since 1970, by whether the time is in UTC or local.
-TIMES = {
+TIME_SQL = {
     True: "timestamp_micros({})",
     False: "timestamp_ntz'1970-01-01 00:00:00' + {} * interval '0.000001' second",
 }
@@ -53,7 +53,7 @@ def read_files(session: Any, source: str, form: str) -> Any:
         where = f"file://{Path(source).resolve()}"
     try:
         with file_errors(source, form):
-            frame = session.read.options(**OPTIONS[form]).format(form).load(where)
+            frame = session.read.options(**FORMAT_OPTIONS[form]).format(form).load(where)
     except PySparkException as error:
         if "TIMESTAMP(NANOS" not in str(error):
             reason = str(error).strip().partition("\n")[0]
@@ -120,7 +120,7 @@ def nanosecond_columns(session: Any, file: str) -> dict[str, str]:
         text = str(field)
         if "(TIMESTAMP(NANOS," in text:
             is_time = field.isPrimitive()
-            found[str(field.getName())] = TIMES["true)" in text] if is_time else ""
+            found[str(field.getName())] = TIME_SQL["true)" in text] if is_time else ""
     return found
 
 

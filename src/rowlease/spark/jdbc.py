@@ -14,9 +14,9 @@ from rowlease.spark.jdbc_drivers import JdbcDriver, drivers_for
 from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
 
 #: Characters without a special meaning for SQL, JDBC drivers and Spark.
-HARMLESS = re.compile(r"[A-Za-z0-9_ .-]")
+SAFE_CHARACTER = re.compile(r"[A-Za-z0-9_ .-]")
 #: The name of Spark's error for a job that somebody has cancelled.
-CANCELLED = "[SPARK_JOB_CANCELLED]"
+CANCELLED_ERROR = "[SPARK_JOB_CANCELLED]"
 BULK_COPY = "useBulkCopyForBatchInsert"
 
 
@@ -86,7 +86,7 @@ def literal(text: str) -> str:
     """
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in text):
         raise InvalidRequest(f"{text!r} has a character that the database cannot store")
-    escaped = (c if HARMLESS.fullmatch(c) else f"\\U{ord(c):08X}" for c in text)
+    escaped = (c if SAFE_CHARACTER.fullmatch(c) else f"\\U{ord(c):08X}" for c in text)
     return f"E'{''.join(escaped)}'"
 
 
@@ -117,7 +117,7 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
     if found is None:
         if DUE_RANGE in str(error):  # Spark raised it; see `due_time_column`
             return InvalidRequest(f"{doing}: {DUE_RANGE}")
-        if CANCELLED in str(error):
+        if CANCELLED_ERROR in str(error):
             return RowleaseError(f"{doing}: the Spark job was cancelled")
         driver: JdbcDriver = drivers_for(dsn)[-1]
         if driver.class_name in str(error):

@@ -14,7 +14,7 @@ from rowlease.store import is_sqlserver
 #: memory.
 FETCH_SIZE = 10_000
 #: The columns that the report reads. It needs only the first line of an error.
-TIMES = (
+REPORT_COLUMNS = (
     "queue_name, kind, status, priority, requested_time, due_time, locked_time, completion_time,"
     " num_attempts, left(split_part(last_error, chr(10), 1), 300) as error"
 )
@@ -98,7 +98,7 @@ def read_times(
 
     def ended(table: str, at: str, *more: str) -> Any:
         conditions = [*(each.replace("{at}", at) for each in window), *more]
-        return _read(spark, dsn, f"request_id, {TIMES}", table, conditions, partitions)
+        return _read(spark, dsn, f"request_id, {REPORT_COLUMNS}", table, conditions, partitions)
 
     # In the history the condition must be on the plain column, so that partitions are skipped.
     return ended("rowlease.queue_history", "completion_time").unionByName(

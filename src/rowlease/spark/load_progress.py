@@ -16,7 +16,7 @@ from rowlease.store import Store
 logger = logging.getLogger("rowlease")
 
 #: Seconds between two reports.
-PAUSE = 1.0
+REPORT_SECONDS = 1.0
 
 
 class Reporter:
@@ -38,7 +38,7 @@ class Reporter:
     def add(self, rows: int) -> None:
         """Count rows that are being written."""
         self._rows += rows
-        if time.monotonic() >= self._reported_at + PAUSE:
+        if time.monotonic() >= self._reported_at + REPORT_SECONDS:
             self.report()
 
     def report(self) -> None:
@@ -77,7 +77,7 @@ def reported(context: Any, store: Store, load_id: str, run_number: int) -> Itera
 
     def watch() -> None:
         try:
-            while not over.wait(PAUSE):
+            while not over.wait(REPORT_SECONDS):
                 report_new()
         except LoadLost:  # the last report raises it again
             context.cancelJobsWithTag(tag)

@@ -22,7 +22,7 @@ from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.jdbc import check_session
-from rowlease.spark.pool_job import Job
+from rowlease.spark.pool_job import SparkJob
 from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress, log_progress
 from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
@@ -142,13 +142,13 @@ def work(
             settings=settings,
             late=patience if sc.getConf().get("spark.speculation", "false") == "true" else 0.0,
         )
-        start = partial(Job, sc, plan, found, f"rowlease: {', '.join(names)}")
-        return Pool(store, plan.pool_id, names, progress).run(
+        start = partial(SparkJob, sc, plan, found, f"rowlease: {', '.join(names)}")
+        return ExecutorPool(store, plan.pool_id, names, progress).run(
             start, until_drained=until_drained, duration=duration, patience=patience
         )
 
 
-class Pool:
+class ExecutorPool:
     """Runs the job of a pool: sends the driver's heartbeats, reports progress, and drains."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Pool:
 
     def run(
         self,
-        start: Callable[[Any], Job],
+        start: Callable[[Any], SparkJob],
         *,
         until_drained: bool,
         duration: timedelta | None,
@@ -210,7 +210,7 @@ class Pool:
     def _stop(self) -> None:
         self._num_stops += 1
 
-    def _watch(self, job: Job, until_drained: bool, duration: timedelta | None) -> None:
+    def _watch(self, job: SparkJob, until_drained: bool, duration: timedelta | None) -> None:
         """Wait until it is time to drain, or the job has ended."""
         monitor = PoolMonitor(self._store, self._queues, f"{self._pool_id}:")
         began = reported_at = time.monotonic()
@@ -228,7 +228,7 @@ class Pool:
                 if until_drained and monitor.is_drained() and not self._store.finish_batches():
                     return
 
-    def _drain(self, job: Job, patience: float) -> None:
+    def _drain(self, job: SparkJob, patience: float) -> None:
         """Have the executors drain. Cancel the job after a second stop, or if draining is slow."""
         began, is_removed = time.monotonic(), False
         while not job.ends_within(CHECK_EVERY):

@@ -12,12 +12,12 @@ from rowlease.spark.executors import Executors
 from rowlease.worker import Summary
 
 #: Seconds to wait until Spark has ended a job that was cancelled.
-CANCELLED = 10.0
+CANCEL_SECONDS = 10.0
 #: The start of Python's error on an executor that lacks rowlease or one of its modules.
 LACKING = "No module named 'rowlease"
 
 
-class Job:
+class SparkJob:
     """Runs the job in a thread, because a main thread that waits for Spark handles no signals.
 
     Args:
@@ -47,7 +47,7 @@ class Job:
         """Have Spark kill the job if it is still running."""
         if self._thread.is_alive():
             self._sc.cancelJobGroup(self._pool_id)
-            self._thread.join(CANCELLED)
+            self._thread.join(CANCEL_SECONDS)
 
     def results(self) -> tuple[list[Summary], list[RowleaseError]]:
         """The summaries of the executors' workers, and the errors of executors that could not work.

@@ -29,11 +29,10 @@ from rowlease.spark.source_errors import one_sentence
 from rowlease.store import BulkStore, bulk_store
 from rowlease.store.bulk import LANE
 
-APPLICATION = "rowlease spark"
 #: The columns of `staging` that identify a row.
 IDS = ("load_id", "run_number", "row_id")
 #: The local property in which Spark sets the number of a micro-batch.
-BATCH = "streaming.sql.batchId"
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
 #: The local property with the id of the streaming query, which is kept in its checkpoint.
 QUERY = "sql.streaming.queryId"
 
@@ -185,7 +184,7 @@ class Parts:
 
     def store(self) -> closing[BulkStore]:
         """A store on the load's database, as a context manager."""
-        return closing(bulk_store(self._dsn, APPLICATION))
+        return closing(bulk_store(self._dsn, "rowlease spark"))
 
 
 class ArrowParts(DataSourceArrowWriter):
@@ -244,10 +243,11 @@ class StreamParts(DataSourceStreamArrowWriter):
         """See `Parts.stage`. If the batch was already promoted, no row is computed."""
         with one_sentence():
             task = this_task()
-            number = task.getLocalProperty(BATCH)
+            number = task.getLocalProperty(BATCH_ID_PROPERTY)
             if number is None:
                 raise ConfigError(
-                    f"Spark has not set the number of the batch ({BATCH}); use batch_sink"
+                    f"Spark has not set {BATCH_ID_PROPERTY}, the number of the batch;"
+                    " use batch_sink"
                 )
             batch = StreamBatch(self._stream, task.getLocalProperty(QUERY), int(number))
             run = self._parts.begin(batch.load_id, self._run_by, batch=batch)

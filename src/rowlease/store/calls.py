@@ -23,7 +23,7 @@ from rowlease.model import (
     Failure,
     Finding,
     KindTotals,
-    Lease,
+    ListedLease,
     LoadState,
     Maintained,
     Metric,
@@ -41,7 +41,7 @@ from rowlease.store.shared_listener import SharedListener
 #: Outcomes by their text. A lookup is fifteen times as fast as `Outcome(text)`.
 OUTCOMES = {each.value: each for each in Outcome}
 #: The columns that most routines return.
-OUTCOME = ("request_id", "outcome")
+OUTCOME_COLUMNS = ("request_id", "outcome")
 
 V = TypeVar(
     "V",
@@ -54,7 +54,7 @@ V = TypeVar(
     Explanation,
     Finding,
     KindTotals,
-    Lease,
+    ListedLease,
     LoadState,
     Maintained,
     Metric,
@@ -215,5 +215,5 @@ def details_of(failures: Sequence[Failure]) -> dict[str, list[str | None] | None
 
 
 def outcomes_of(rows: list[Any]) -> list[Outcome]:
-    """The outcomes in rows with the columns OUTCOME."""
+    """The outcomes in rows with the columns OUTCOME_COLUMNS."""
     return [OUTCOMES[outcome] for _, outcome in rows]

@@ -23,7 +23,9 @@ OTHERS = {
 
 
 #: The first line of a table.
-TABLE = re.compile(r"create (?:unlogged )?table (rowlease\.\w+)(?: partition of (rowlease\.\w+))?")
+TABLE_LINE = re.compile(
+    r"create (?:unlogged )?table (rowlease\.\w+)(?: partition of (rowlease\.\w+))?"
+)
 #: A column in a table's definition.
 COLUMN = re.compile(r"  (?!constraint )(\w+) +\w")
 #: A column that a later revision added.
@@ -66,7 +68,7 @@ def _of_tables(engine: str) -> dict[str, str]:
         table, above = "", list[str]()
         for line in re.sub(r"[\[\]]", "", file.read_text(encoding="utf-8")).splitlines():
             remark = line.partition("  -- ")[2]
-            if made := TABLE.match(line):
+            if made := TABLE_LINE.match(line):
                 table = made[1]
                 found[f"table {table}"] = "\n".join(above)
                 if made[2]:

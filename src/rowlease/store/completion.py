@@ -12,7 +12,12 @@ from typing import Any
 
 from rowlease.model import Held
 from rowlease.store.calls import replace_unstorable, to_milliseconds
-from rowlease.store.transaction import Report, is_for_asyncio, refuse_autocommit, refuse_unless_ok
+from rowlease.store.transaction import (
+    OutcomeReport,
+    is_for_asyncio,
+    refuse_autocommit,
+    refuse_unless_ok,
+)
 
 
 def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, Any, None] | None:
@@ -28,7 +33,7 @@ def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, 
         ConfigError: `bind` would not accept the connection, or it is in autocommit mode.
         Exception: any exception of the connection's library.
     """
-    return _report(connection, Report("complete", held, {"p_results": [result]}))
+    return _report(connection, OutcomeReport("complete", held, {"p_results": [result]}))
 
 
 def snooze(
@@ -37,11 +42,11 @@ def snooze(
     """Snooze a request. The same as `complete` in everything else."""
     delays, reasons = [to_milliseconds(after)], [replace_unstorable(reason)]
     return _report(
-        connection, Report("snooze", held, {"p_delays_ms": delays, "p_reasons": reasons})
+        connection, OutcomeReport("snooze", held, {"p_delays_ms": delays, "p_reasons": reasons})
     )
 
 
-def _report(connection: Any, report: Report) -> Coroutine[Any, Any, None] | None:
+def _report(connection: Any, report: OutcomeReport) -> Coroutine[Any, Any, None] | None:
     if hasattr(connection, "run_sync"):  # SQLAlchemy's AsyncConnection or AsyncSession
         reported: Coroutine[Any, Any, None] = connection.run_sync(_call, report)
         return reported
@@ -51,7 +56,7 @@ def _report(connection: Any, report: Report) -> Coroutine[Any, Any, None] | None
     return None
 
 
-def _call(connection: Any, report: Report) -> None:
+def _call(connection: Any, report: OutcomeReport) -> None:
     refuse_autocommit(connection)
     if _is_sqlserver(connection):
         from rowlease.store.sqlserver import transaction as sqlserver
@@ -64,7 +69,7 @@ def _call(connection: Any, report: Report) -> None:
     refuse_unless_ok([report.held], [outcome])
 
 
-async def _call_async(connection: Any, report: Report) -> None:
+async def _call_async(connection: Any, report: OutcomeReport) -> None:
     from rowlease.store.postgresql.transaction import execute_async, reporting
 
     refuse_autocommit(connection)

@@ -29,7 +29,7 @@ BULK_AT_SERVER = timedelta(hours=2)
 #: The deadline of one statement of `rowlease migrate`.
 MIGRATE = timedelta(hours=2)
 #: The time that a migration waits for one lock. Meanwhile, other transactions queue behind it.
-MIGRATION_LOCK = timedelta(milliseconds=500)
+MIGRATION_LOCK_TIMEOUT = timedelta(milliseconds=500)
 #: The time for which a migration is tried again if it does not get a lock.
 MIGRATION = timedelta(minutes=10)
 #: Seconds to connect to one address of one host of the DSN, including TLS and login.

@@ -10,7 +10,7 @@ from rowlease.errors import ConfigError
 HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
 #: Hosts and an optional database. A string that matches cannot contain a password.
 ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
-POSTGRESQL = ("postgresql://", "postgres://", "postgresql+psycopg://")
+POSTGRESQL_SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 
 def is_sqlserver(dsn: str) -> bool:
@@ -24,7 +24,7 @@ def check_engine(dsn: str) -> None:
     Raises:
         ConfigError: the DSN names neither PostgreSQL nor SQL Server.
     """
-    if is_sqlserver(dsn) or dsn.startswith(POSTGRESQL):
+    if is_sqlserver(dsn) or dsn.startswith(POSTGRESQL_SCHEMES):
         return
     raise ConfigError(
         f"the DSN {redact(dsn)!r} names no engine that rowlease knows; "

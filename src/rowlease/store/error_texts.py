@@ -104,7 +104,7 @@ LOST = Entry(
 DENIED = "{text} at {where}; grant its user {roles}"
 ROLES = ["rowlease_producer", "rowlease_worker", "rowlease_operator", "rowlease_reader"]
 
-TABLE = (
+ERROR_TEXTS = (
     CONFLICT,
     STANDBY,
     SECONDARY,
@@ -283,7 +283,7 @@ TABLE = (
     Entry(StoreUnavailable, (NOT_CONNECTED,), "cannot reach the database at {where}: {text}"),
     LOST,
 )  # fmt: skip
-BY_CODE = {code: entry for entry in TABLE for code in entry.codes}
+BY_CODE = {code: entry for entry in ERROR_TEXTS for code in entry.codes}
 
 
 def our_error(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlease.model import Failure, Held, LeasedRequest, Outcome, Renewal
 from rowlease.store.calls import (
-    OUTCOME,
+    OUTCOME_COLUMNS,
     OUTCOMES,
     Calls,
     details_of,
@@ -44,7 +44,7 @@ class FinishCalls(Calls):
             refuse_autocommit(connection)
         outcomes = outcomes_of(
             self._rows(
-                OUTCOME,
+                OUTCOME_COLUMNS,
                 "complete",
                 connection,
                 **_leases(held),
@@ -60,7 +60,7 @@ class FinishCalls(Calls):
     ) -> list[Outcome]:
         """Report failed attempts. Each request is retried later or becomes a dead letter."""
         rows = self._rows(
-            (*OUTCOME, "dead"),
+            (*OUTCOME_COLUMNS, "dead"),
             "fail",
             **_leases(held),
             p_errors=[replace_unstorable(f.error) for f in failures],
@@ -72,7 +72,7 @@ class FinishCalls(Calls):
 
     def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
         """Give leases up, so that the requests wait again. No attempt is counted."""
-        return outcomes_of(self._rows(OUTCOME, "abandon", **_leases(held)))
+        return outcomes_of(self._rows(OUTCOME_COLUMNS, "abandon", **_leases(held)))
 
     def snooze(
         self,
@@ -83,7 +83,7 @@ class FinishCalls(Calls):
         """Make requests wait until later, at least a second each. No attempt is counted."""
         return outcomes_of(
             self._rows(
-                OUTCOME,
+                OUTCOME_COLUMNS,
                 "snooze",
                 **_leases(held),
                 p_delays_ms=[to_milliseconds(delay) for delay in delays],
@@ -107,7 +107,7 @@ class FinishCalls(Calls):
             its kind.
         """
         rows = self._rows(
-            (*OUTCOME, "dead"),
+            (*OUTCOME_COLUMNS, "dead"),
             "decline",
             **_leases(held),
             p_errors=[replace_unstorable(error) for error in errors],
@@ -123,7 +123,7 @@ class FinishCalls(Calls):
             The requests whose leases were given up, each with an outcome of `abandon`.
         """
         rows = self._rows(
-            OUTCOME,
+            OUTCOME_COLUMNS,
             "disown",
             p_worker_id=worker_id,
             p_queue_names=list(queues),

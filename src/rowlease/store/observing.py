@@ -37,7 +37,7 @@ class Plans(NamedTuple):
     refused: tuple[str, ...] = ()
 
 
-class Waits(NamedTuple):
+class WaitCounts(NamedTuple):
     """What the server has counted since it started: deadlocks, and locks that were not granted."""
 
     deadlocks: int
@@ -96,7 +96,7 @@ class LockObserver(Observer):
         """The plans of our public routines, which are compiled now and not executed."""
 
     @abstractmethod
-    def waits(self) -> Waits:
+    def waits(self) -> WaitCounts:
         """The deadlocks and lock time-outs that the server has counted."""
 
     @abstractmethod

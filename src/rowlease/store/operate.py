@@ -21,7 +21,7 @@ from rowlease.model import (
     Forgotten,
     Found,
     KindTotals,
-    Lease,
+    ListedLease,
     LoadState,
     Metric,
     NewRequest,
@@ -36,7 +36,7 @@ from rowlease.model import (
     Waits,
     WorkerState,
 )
-from rowlease.store.calls import OUTCOME, Calls, to_milliseconds, to_timedelta
+from rowlease.store.calls import OUTCOME_COLUMNS, Calls, to_milliseconds, to_timedelta
 
 #: The columns for QueueState.
 QUEUE_COLUMNS = (*QueueState._fields[:-1], "oldest_ms")
@@ -120,9 +120,9 @@ class OperateCalls(Calls):
         """The requests of a queue that claims take next, at most 1,000."""
         return self._values(NextRequest, "list_ready", p_queue_name=queue, p_limit=limit)
 
-    def list_leases(self, *, limit: int = 100) -> list[Lease]:
+    def list_leases(self, *, limit: int = 100) -> list[ListedLease]:
         """The leases of running requests, in the order in which they end."""
-        return self._values(Lease, "list_leases", p_limit=limit)
+        return self._values(ListedLease, "list_leases", p_limit=limit)
 
     def list_dead_letters(self, *, limit: int = 100) -> list[DeadLetterGroup]:
         """The dead letters, grouped by their error without digits, the largest group first."""
@@ -314,7 +314,7 @@ class OperateCalls(Calls):
             QueueFull: the queue is full.
         """
         (row,) = self._rows(
-            OUTCOME,
+            OUTCOME_COLUMNS,
             "enqueue_by_operator",
             p_queue_name=queue,
             p_kind=request.kind,

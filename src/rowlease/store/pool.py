@@ -39,14 +39,14 @@ class Place:
     __slots__ = ("__weakref__",)
 
 
-class Connection(Protocol):
+class Pooled(Protocol):
     #: The place of the call that uses the connection.
     place: Place | None
 
     def close(self) -> None: ...
 
 
-C = TypeVar("C", bound=Connection)
+C = TypeVar("C", bound=Pooled)
 T = TypeVar("T")
 
 
@@ -54,7 +54,7 @@ class NotConnected(Exception):
     """No connection was available before the deadline; nothing was sent."""
 
 
-class Pool(Generic[C]):
+class ConnectionPool(Generic[C]):
     """A connection pool that is safe to use from several threads, and in forked children.
 
     The connection that was used last is used next, so that those which are not needed become idle.
@@ -235,6 +235,6 @@ def in_thread(
     return result  # type: ignore[return-value]  # there is a result, because there is no error
 
 
-def _close(connection: Connection) -> None:
+def _close(connection: Pooled) -> None:
     with suppress(Exception):  # the connection is discarded anyway
         connection.close()

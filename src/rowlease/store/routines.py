@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rowlease.errors import RowleaseError
 
-FIELDS = ("params", "returns", "errors", "locks", "why")
+HEADER_FIELDS = ("params", "returns", "errors", "locks", "why")
 #: The schema of the routines that a role may call.
 PUBLIC = "rowlease"
 #: The schema of the helpers: the files in a folder `internal`.
@@ -109,8 +109,8 @@ def read_routine(path: Path) -> Routine:
             field, header[match[1]] = match.groups()
         elif header:
             header[field] += " " + line.strip()
-    if name != path.stem or tuple(header) != FIELDS:
-        raise ValueError(f"{path.name}: the header must name the file and hold {FIELDS}")
+    if name != path.stem or tuple(header) != HEADER_FIELDS:
+        raise ValueError(f"{path.name}: the header must name the file and hold {HEADER_FIELDS}")
     schema = INTERNAL if path.parent.name == "internal" else PUBLIC
     return Routine(name, schema, summary, header, _params(header["params"]), body)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rowlease.model import DueSchedule, Fired, Outcome, Schedule, ScheduleClaim
-from rowlease.store.calls import OUTCOME, Calls, to_milliseconds
+from rowlease.store.calls import OUTCOME_COLUMNS, Calls, to_milliseconds
 from rowlease.tasks.cron import Cron
 
 
@@ -117,7 +117,7 @@ class ScheduleCalls(Calls):
             `ok` or `duplicate` for each firing, or a single `repeat`, `lease_lost` or `not_found`.
         """
         rows = self._rows(
-            OUTCOME,
+            OUTCOME_COLUMNS,
             "fire_schedule",
             p_schedule_name=name,
             p_lock_token=lock_token,

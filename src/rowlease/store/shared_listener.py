@@ -18,9 +18,9 @@ from rowlease.store.notice import Notice, Notices
 #: before that, found none, and committed later.
 WAKE_ALL_AFTER = (0.0, 0.02, 0.2)
 #: Seconds between two checks whether any caller is still waiting.
-CHECK_INTERVAL = 0.1
+WAITER_CHECK_SECONDS = 0.1
 #: Seconds for which the session stays open when no caller waits, because another caller may follow.
-UNUSED_TIME = 1.0
+UNUSED_SESSION_SECONDS = 1.0
 #: Seconds until a session that failed or could not be opened is opened again.
 REOPEN_AFTER = 1.0
 
@@ -96,7 +96,7 @@ class SharedListener:
         ended = self._ended
         if ended is not None:
             with suppress(Empty):  # a thread that is connecting may take longer
-                ended.get(timeout=10 * CHECK_INTERVAL)
+                ended.get(timeout=10 * WAITER_CHECK_SECONDS)
 
     def _run(self, ended: SimpleQueue[None]) -> None:
         while self._is_needed():
@@ -126,10 +126,10 @@ class SharedListener:
             if looks and looks[0] <= monotonic():
                 looks.pop(0)
                 self._notices.set(self._notices.keys)
-            pause = looks[0] - monotonic() if looks else CHECK_INTERVAL
-            for message in session.heard(min(CHECK_INTERVAL, max(0.0, pause))):
+            pause = looks[0] - monotonic() if looks else WAITER_CHECK_SECONDS
+            for message in session.heard(min(WAITER_CHECK_SECONDS, max(0.0, pause))):
                 self._notices.set([message, *message.split()])
             if self._notices.keys:
                 needed_at = monotonic()
-            elif monotonic() - needed_at > UNUSED_TIME:
+            elif monotonic() - needed_at > UNUSED_SESSION_SECONDS:
                 return

@@ -13,7 +13,7 @@ from rowlease.errors import ConfigError, LeaseLost
 from rowlease.model import Held, LeasedRequest, Outcome
 
 
-class Report(NamedTuple):
+class OutcomeReport(NamedTuple):
     """The outcome of a request, in the transaction of a caller.
 
     Attributes:

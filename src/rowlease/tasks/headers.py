@@ -9,7 +9,7 @@ from typing import Any
 from rowlease.errors import InvalidRequest
 from rowlease.model import MAX_HEADERS_BYTES, short_repr
 
-ADVICE = "it must be a mapping of strings to strings, for example {'tenant': 'acme'}"
+HEADERS_ADVICE = "it must be a mapping of strings to strings, for example {'tenant': 'acme'}"
 
 
 def encode_headers(headers: Any) -> str | None:
@@ -21,13 +21,13 @@ def encode_headers(headers: Any) -> str | None:
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
-        raise InvalidRequest(f"headers is {short_repr(headers)}; {ADVICE}")
+        raise InvalidRequest(f"headers is {short_repr(headers)}; {HEADERS_ADVICE}")
     if not headers:
         return None
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             wrong = {name: value}
-            raise InvalidRequest(f"headers is {short_repr(wrong)}; {ADVICE}")
+            raise InvalidRequest(f"headers is {short_repr(wrong)}; {HEADERS_ADVICE}")
     text = json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
     size = len(text.encode(errors="surrogatepass"))
     if size > MAX_HEADERS_BYTES:

@@ -25,7 +25,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _any = codec.decoder_of(Any)
 _version = codec.decoder_of(int)
 #: The key of a payload that holds the payload version.
-VERSION = "$version"
+VERSION_KEY = "$version"
 #: The delay before a request is tried again if its payload is too new for this worker. A newer
 #: worker may claim the request then.
 NEWER_AFTER = timedelta(seconds=10)
@@ -86,7 +86,7 @@ class Parameters(Signature):
             if args:
                 named = self._named(args, kwargs)
             if self._version > 1:
-                named = {VERSION: self._version, **named}
+                named = {VERSION_KEY: self._version, **named}
             payload = codec.encode(named)
         except TypeError as error:
             raise self._misfit(error) from error
@@ -101,7 +101,7 @@ class Parameters(Signature):
         If the function has the parameter `scheduled_time`, the payload has a placeholder for the
         time of the firing.
         """
-        named: dict[str, Any] = {} if self._version == 1 else {VERSION: self._version}
+        named: dict[str, Any] = {} if self._version == 1 else {VERSION_KEY: self._version}
         if takes_time(self._function):
             named["scheduled_time"] = SCHEDULED_TIME
         return codec.encode(named)
@@ -139,7 +139,7 @@ class Parameters(Signature):
             raise WrongArguments(f"the result does not fit {self._whose}: {error}") from error
 
     def _by_name(self, given: dict[str, msgspec.Raw]) -> Arguments:
-        if self._version > 1 or VERSION in given:
+        if self._version > 1 or VERSION_KEY in given:
             given = self._migrated(given)
         if self._signature is None:
             return [], {name: _any(raw) for name, raw in given.items()}
@@ -153,7 +153,7 @@ class Parameters(Signature):
 
     def _migrated(self, given: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
         """The arguments, converted to this task's payload version."""
-        version = _version(given.pop(VERSION, "1"))
+        version = _version(given.pop(VERSION_KEY, "1"))
         if version > self._version:
             raise Retry(
                 f"the payload has version {version}, but this worker has only version "

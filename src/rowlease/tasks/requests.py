@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import FIELDS, MAX_PRIORITY, NewRequest, check_type, short_repr
+from rowlease.model import FIELD_TYPES, MAX_PRIORITY, NewRequest, check_type, short_repr
 from rowlease.tasks import codec, headers
 
 R_co = TypeVar("R_co", covariant=True)
@@ -73,7 +73,7 @@ class Options(RequestOptions, CallOptions, total=False):
 
 
 CALL_OPTIONS = frozenset(CallOptions.__annotations__)
-OPTIONS = CALL_OPTIONS | RequestOptions.__annotations__.keys()
+REQUEST_OPTIONS = CALL_OPTIONS | RequestOptions.__annotations__.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def make_request(
     queue = given.pop("queue", DEFAULT_QUEUE)
     check_type("queue", queue, ((str,), "it must be a string: the name of a queue"))
     priority = given.pop("priority", 0)
-    check_type("priority", priority, FIELDS["priority"])
+    check_type("priority", priority, FIELD_TYPES["priority"])
     if priority < 0:
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from rowlease.errors import ConfigError
-from rowlease.model import DURATION, FIELDS, TEXT, TypeRule, short_repr
+from rowlease.model import DURATION, FIELD_TYPES, TEXT, TypeRule, short_repr
 
 #: A function of an older payload's arguments and version, which returns converted arguments.
 Migrate = Callable[[dict[str, Any], int], dict[str, Any]]
@@ -17,10 +17,10 @@ Exceptions = type[BaseException] | Iterable[type[BaseException]]
 #: The maximum number of characters in a name: the length of the column `kind`.
 MAX_NAME = 200
 #: The type rules of the settings that have a simple type.
-TYPES: dict[str, TypeRule] = {
+SETTING_TYPES: dict[str, TypeRule] = {
     "name": ((str,), "it must be a string"),
     **dict.fromkeys(("queue", "executor", "cron", "time_zone"), TEXT),
-    **{setting: FIELDS[setting] for setting in ("priority", "max_attempts", "retry_base")},
+    **{setting: FIELD_TYPES[setting] for setting in ("priority", "max_attempts", "retry_base")},
     **dict.fromkeys(("time_limit", "soft_time_limit"), DURATION),
     **dict.fromkeys(("catch_up", "version"), ((int,), "it must be an integer of 1 or more")),
 }
@@ -82,7 +82,7 @@ class TaskSettings:
     migrate: Migrate | None = None
 
     def __post_init__(self) -> None:
-        for setting, (kinds, advice) in TYPES.items():
+        for setting, (kinds, advice) in SETTING_TYPES.items():
             value = getattr(self, setting)
             if not isinstance(value, kinds) or isinstance(value, bool):
                 raise ConfigError(f"task {self.name}: {setting} is {short_repr(value)}; {advice}")

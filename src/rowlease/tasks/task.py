@@ -27,7 +27,7 @@ from rowlease.tasks.cron import cron_for
 from rowlease.tasks.parameters import Parameters
 from rowlease.tasks.requests import (
     CALL_OPTIONS,
-    OPTIONS,
+    REQUEST_OPTIONS,
     CallOptions,
     Options,
     RequestOptions,
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 #: The maximum number of tasks that an error message lists.
-MAX_LISTED = 20
+MAX_LISTED_TASKS = 20
 
 
 class Task(TaskSettings, Generic[P, R]):
@@ -107,7 +107,7 @@ class Task(TaskSettings, Generic[P, R]):
             TypeError: the name of an option is unknown.
         """
         changed = copy.copy(self)
-        changed.options = self.options | check_names(options, OPTIONS)
+        changed.options = self.options | check_names(options, REQUEST_OPTIONS)
         return changed
 
     def request(self, *args: P.args, **kwargs: P.kwargs) -> TaskRequest[R]:
@@ -141,7 +141,9 @@ class Task(TaskSettings, Generic[P, R]):
         try:
             payload = self.parameters.payload(args, kwargs)
         except WrongArguments as error:
-            options = [one for one in kwargs if one in OPTIONS and not self.parameters.takes(one)]
+            options = [
+                one for one in kwargs if one in REQUEST_OPTIONS and not self.parameters.takes(one)
+            ]
             if not options:
                 raise
             advice = f"an option is set by with_options({'=…, '.join(options)}=…)"
@@ -291,7 +293,9 @@ class Registry(dict[str, Task[..., Any]]):
 
     def unknown(self, name: str) -> str:
         """The error message for a name that no task has."""
-        known = ", ".join(sorted(self)[:MAX_LISTED]) + (", ..." if len(self) > MAX_LISTED else "")
+        known = ", ".join(sorted(self)[:MAX_LISTED_TASKS]) + (
+            ", ..." if len(self) > MAX_LISTED_TASKS else ""
+        )
         return f"no task is named {name!r}; the known tasks are: {known or 'none'}"
 
 

@@ -19,7 +19,7 @@ from rowlease.store import Store
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.tasks.task import Registry, Task
 from rowlease.testing.where import Where, store_of
-from rowlease.worker.attempt import Snoozed, failed
+from rowlease.worker.attempt import SnoozeAsked, failed
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
@@ -177,8 +177,8 @@ def _run(
     return Ran(leased, task.parameters.result(result), None, outcome)
 
 
-def _fail(store: Store, leased: LeasedRequest, failure: Failure | Snoozed) -> Outcome:
-    if isinstance(failure, Snoozed):
+def _fail(store: Store, leased: LeasedRequest, failure: Failure | SnoozeAsked) -> Outcome:
+    if isinstance(failure, SnoozeAsked):
         (outcome,) = store.snooze([leased], [failure.after], [failure.reason])
     else:
         (outcome,) = store.fail([leased], [failure])

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 #: The bytes of keys that are not characters. Ctrl-C arrives as a signal, see `screen`.
-NAMES = {
+KEY_NAMES = {
     b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[C": "right", b"\x1b[D": "left",
     b"\x1bOA": "up", b"\x1bOB": "down", b"\x1bOC": "right", b"\x1bOD": "left",
     b"\x1b[5~": "page up", b"\x1b[6~": "page down", b"\x1b[H": "home", b"\x1b[F": "end",
@@ -22,7 +22,7 @@ NAMES = {
     b"\x15": "clear",
 }  # fmt: skip
 #: A sequence of an unknown key, a key with a name, or a character of UTF-8.
-KEY = re.compile(
+KEY_SEQUENCE = re.compile(
     rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|\x1b|[\x00-\x7f]|[\xc2-\xf4][\x80-\xbf]*|.", re.DOTALL
 )
 
@@ -30,8 +30,8 @@ KEY = re.compile(
 def keys_of(data: bytes) -> list[str]:
     """The keys in the bytes that a terminal sent: names and characters, without unknown keys."""
     found = []
-    for part in KEY.findall(data):
-        if name := NAMES.get(part):
+    for part in KEY_SEQUENCE.findall(data):
+        if name := KEY_NAMES.get(part):
             found.append(name)
         elif (text := part.decode(errors="replace")).isprintable() and len(text) == 1:
             found.append(text)

@@ -10,7 +10,7 @@ from rowlease.filters.language import quote
 #: The keys that open a page from any other page.
 OPENS = {"e": "errors", "s": "schedules", "l": "loads"}
 #: The keys that are shown on each page, the most important first: narrow terminals show fewer.
-SHOWN = (
+SHOWN_KEYS = (
     ("↑↓", "select"), ("⏎", "open"), ("←", "back"), ("q", "quit"), ("/", "find"), ("e", "errors"),
     ("s", "schedules"), ("l", "loads"), ("<>", "sort"), ("r", "reverse"),
 )  # fmt: skip

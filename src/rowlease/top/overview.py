@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rowlease.durations import format_duration as duration
 from rowlease.model import WorkerState
-from rowlease.top.sample import Queue, TopSample
+from rowlease.top.sample import SampledQueue, TopSample
 from rowlease.visible import visible
 from rowlease.worker.timings import WORKER_SILENT
 
@@ -20,11 +20,11 @@ LATE = 60.0
 #: The widths of a terminal, in characters, from which more columns are shown.
 SMALL, MEDIUM, WIDE = 56, 70, 100
 #: The number of lines that are not rows: titles, column heads and empty lines.
-FURNITURE = 8
+OVERVIEW_FRAME_LINES = 8
 
 
 #: The values by which the queues of the overview are sorted, in the order of the columns.
-ORDERS: tuple[tuple[str, Callable[[Queue], Any]], ...] = (
+ORDERS: tuple[tuple[str, Callable[[SampledQueue], Any]], ...] = (
     ("queue", lambda queue: queue.name),
     ("waiting", lambda queue: sum(queue.pending.values())),
     ("oldest", lambda queue: queue.oldest_seconds or 0.0),
@@ -69,7 +69,7 @@ class Overview:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         height = (options.height or console.height) - self._spare
-        rows = height - FURNITURE if console.is_terminal else 10**6
+        rows = height - OVERVIEW_FRAME_LINES if console.is_terminal else 10**6
         # Each table may fill half of the rows, and the rows that the other table does not need.
         half = max(1, rows // 2)
         many = max(half, rows - len(self._sample.workers))
@@ -98,7 +98,11 @@ class Overview:
 
 
 def queues_table(
-    queues: list[Queue], width: int, room: int, selected: int | None = None, sorted_by: str = ""
+    queues: list[SampledQueue],
+    width: int,
+    room: int,
+    selected: int | None = None,
+    sorted_by: str = "",
 ) -> Table:
     """The table of queues: waiting requests, the longest wait, and rates."""
     table = plain_table()

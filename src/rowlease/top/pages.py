@@ -16,9 +16,9 @@ from rowlease.store import Store
 from rowlease.top.navigation import View
 
 #: The maximum number of rows that a page reads.
-MOST = 200
+MAX_ROWS = 200
 #: The maximum number of characters of a payload or a result.
-SHOWN = 400
+MAX_VALUE_CHARACTERS = 400
 
 
 class Row(NamedTuple):
@@ -54,7 +54,7 @@ def listing(store: Store, view: View) -> Listing:
     Raises:
         StoreError: the database refused or failed a call.
     """
-    found = PAGES[view.page](store, view)
+    found = PAGE_READERS[view.page](store, view)
     if view.order is not None and view.order < len(found.columns):
         place = view.order
         # A missing value is the smallest.
@@ -88,7 +88,7 @@ def queue_page(store: Store, view: View) -> Listing:
             lease.locked_by,
             opens=View("request", str(lease.request_id)),
         )
-        for lease in store.list_leases(limit=MOST)
+        for lease in store.list_leases(limit=MAX_ROWS)
         if lease.queue_name == name
     ]
     rows += [
@@ -102,7 +102,7 @@ def queue_page(store: Store, view: View) -> Listing:
             "",
             opens=View("request", str(one.request_id)),
         )
-        for one in store.list_ready(name, limit=MOST)
+        for one in store.list_ready(name, limit=MAX_ROWS)
     ]
     columns = (">request", "kind", ">priority", "status", "time", "attempt", "worker")
     return Listing(f"queue {name}", tuple(counts) or ("no requests",), columns, rows)
@@ -113,7 +113,7 @@ def requests_page(store: Store, view: View) -> Listing:
     columns = (">request", "queue", "kind", "status", ">priority", ">attempts", "enqueued", "error")
     title = f"requests {view.filter}".rstrip()
     try:
-        found = find(store, view.filter, MOST, None, {})
+        found = find(store, view.filter, MAX_ROWS, None, {})
     except InvalidRequest as error:
         return Listing(title, tuple(str(error).splitlines()), columns, [])
     rows = [
@@ -180,7 +180,7 @@ def about(store: Store, request: Request) -> list[str]:
         ("payload", request.payload),
         ("result", request.result),
     )
-    lines += [f"{name} {text[:SHOWN]}" for name, text in texts if text is not None]
+    lines += [f"{name} {text[:MAX_VALUE_CHARACTERS]}" for name, text in texts if text is not None]
     if request.last_error is not None and request.status != "Complete":
         lines.append(f"error {first_line(request.last_error)}")
     return lines
@@ -201,7 +201,7 @@ def errors_page(store: Store, _view: View) -> Listing:
                 f"pattern:{quote(one.error_pattern)}",
             ),
         )
-        for one in store.list_dead_letters(limit=MOST)
+        for one in store.list_dead_letters(limit=MAX_ROWS)
     ]
     notes = () if rows else ("no dead letters",)
     return Listing("errors", notes, (">requests", "queue", "kind", "last", "error"), rows)
@@ -220,7 +220,7 @@ def schedules_page(store: Store, _view: View) -> Listing:
             one.last_request_id,
             opens=View("request", str(one.last_request_id)) if one.last_request_id else None,
         )
-        for one in store.list_schedules()[:MOST]
+        for one in store.list_schedules()[:MAX_ROWS]
     ]
     columns = ("schedule", "cron", "time zone", "queue", "next", "last", ">request")
     return Listing("schedules", () if rows else ("no schedules",), columns, rows)
@@ -244,14 +244,14 @@ def loads_page(store: Store, _view: View) -> Listing:
                 *(one.rows_per_second, one.started_time, one.silent_seconds),
             ),
         )
-        for one in store.list_loads(limit=MOST)
+        for one in store.list_loads(limit=MAX_ROWS)
     ]
     columns = ("load", "queue", "status", ">staged", ">enqueued", ">rows/s", "started", "silent")
     return Listing("loads", () if rows else ("no loads",), columns, rows)
 
 
 #: The function that reads each page.
-PAGES: dict[str, Callable[[Store, View], Listing]] = {
+PAGE_READERS: dict[str, Callable[[Store, View], Listing]] = {
     "queue": queue_page,
     "requests": requests_page,
     "request": request_page,

@@ -15,7 +15,7 @@ RATE_WINDOW = 5.0
 HISTORY = 60
 
 
-class Queue(NamedTuple):
+class SampledQueue(NamedTuple):
     """One queue.
 
     Attributes:
@@ -42,7 +42,7 @@ class Queue(NamedTuple):
 class TopSample(NamedTuple):
     """The queues and workers of a database at one moment."""
 
-    queues: list[Queue]
+    queues: list[SampledQueue]
     workers: list[WorkerState]
 
     def as_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Sampler:
             history = self._histories.setdefault(state.queue_name, deque(maxlen=HISTORY))
             history.append(sum(one.pending for one in found))
             queues.append(
-                Queue(
+                SampledQueue(
                     state.queue_name,
                     state.paused,
                     {one.priority: one.pending for one in found if one.pending},

@@ -16,7 +16,7 @@ from rich.text import Text
 from rowlease.errors import StoreError
 from rowlease.store import Store
 from rowlease.top.keys import Keys, keys
-from rowlease.top.navigation import SHOWN, Navigation, View
+from rowlease.top.navigation import SHOWN_KEYS, Navigation, View
 from rowlease.top.overview import ORDERS, Overview, cut, first_shown, plain_table
 from rowlease.top.pages import Listing, listing
 from rowlease.top.sample import Sampler, TopSample
@@ -26,7 +26,7 @@ INTERVAL = 1.0
 #: The time limit of each call, so that keys do not wait for long.
 CALL_TIMEOUT = timedelta(seconds=5)
 #: Lines of a page that are neither rows nor notes.
-FURNITURE = 5
+PAGE_FRAME_LINES = 5
 
 
 def watch(store: Store, console: Console) -> None:
@@ -125,7 +125,7 @@ class Screen:
                 (prompt, "bold"), self.navigation.typed[-room:], ("\N{FULL BLOCK}", "blink")
             )
         shown = Text()
-        for key, what in SHOWN:
+        for key, what in SHOWN_KEYS:
             found = Text.assemble("  " if shown else "", (key, "bold"), (f" {what}", "dim"))
             if shown.cell_len + found.cell_len <= width:
                 shown += found
@@ -143,7 +143,7 @@ def in_order(sample: TopSample, view: View) -> TopSample:
 def page(listing: Listing, view: View, height: int, error: str = "") -> list[RenderableType]:
     """The title, the notes and the table of a page, cut to the height of the terminal."""
     title = cut(("rowlease top", "bold"), f"  {listing.title}")
-    notes = [cut(note) for note in listing.notes][: max(1, height - FURNITURE - 2)]
+    notes = [cut(note) for note in listing.notes][: max(1, height - PAGE_FRAME_LINES - 2)]
     table = plain_table()
     for place, name in enumerate(listing.columns):
         style = "bold underline" if place == view.order else ""
@@ -153,7 +153,7 @@ def page(listing: Listing, view: View, height: int, error: str = "") -> list[Ren
             justify="right" if is_number else "left",
             no_wrap=is_number,
         )
-    room = max(1, height - FURNITURE - len(notes) - bool(error))
+    room = max(1, height - PAGE_FRAME_LINES - len(notes) - bool(error))
     selected = min(view.selected, max(0, len(listing.rows) - 1))
     first = first_shown(len(listing.rows), room, selected)
     for number, row in enumerate(listing.rows[first : first + room], first):

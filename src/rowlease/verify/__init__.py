@@ -31,7 +31,7 @@ class Result(NamedTuple):
     seconds: float
 
 
-class Report(NamedTuple):
+class VerifyReport(NamedTuple):
     """The results of all checks, as a report that the user can send to the developers."""
 
     database: str
@@ -61,7 +61,7 @@ def verify(
     *,
     blocking_dsn: str | None = None,
     role_dsns: Mapping[str, str] | None = None,
-) -> Report:
+) -> VerifyReport:
     """Make every check, on a queue that this function creates and deletes.
 
     Args:
@@ -102,7 +102,7 @@ def _pair(here: dict[str, str], there: dict[str, str]) -> Result:
 
 def _verified(
     dsn: str, num_requests: int, heard: Callable[[Result], object], role_dsns: dict[str, str]
-) -> Report:
+) -> VerifyReport:
     observer, began = observe(dsn), datetime.now(UTC)
     results: list[Result] = []
     with closing(open_store(dsn, application_name="rowlease engines verify")) as store:
@@ -116,7 +116,7 @@ def _verified(
         for result in _results(trial, role_dsns):
             results.append(result)
             heard(result)
-    return Report(redact(dsn), version("rowlease"), began, observer.server(), results)
+    return VerifyReport(redact(dsn), version("rowlease"), began, observer.server(), results)
 
 
 def _results(trial: Trial, role_dsns: dict[str, str]) -> Iterator[Result]:

@@ -22,7 +22,7 @@ SESSIONS = 8
 #: The number of requests in a claim of the measured runs, and the bytes of a payload.
 BATCH, PAYLOAD = 10, 100
 #: The statuses of requests that a check may leave behind, besides leased requests.
-LEFT = ("Scheduled", "Pending", "Failed")
+LEFTOVER_STATUSES = ("Scheduled", "Pending", "Failed")
 
 
 class Broken(Exception):
@@ -53,7 +53,7 @@ class Trial:
     def empty(self) -> None:
         self.store.complete(self.held)
         self.held.clear()
-        step = self.store.operate("purge", queue=self.queue, status=LEFT)
+        step = self.store.operate("purge", queue=self.queue, status=LEFTOVER_STATUSES)
         while step.after is not None:
             step = self.store.operate("purge", operation_id=step.operation_id)
 

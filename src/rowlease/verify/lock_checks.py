@@ -11,13 +11,13 @@ from typing import Any
 from rowlease.errors import RowleaseError
 from rowlease.model import LeasedRequest, NewRequest
 from rowlease.store import LockObserver, Store
-from rowlease.store.observing import Plans, Waits
+from rowlease.store.observing import Plans, WaitCounts
 from rowlease.verify.checks import Broken, Trial, expect, staged
 
 #: Rows of the load whose locks are counted.
 LOADED = 5_000
 #: The longest time of a call that does not wait for another transaction.
-PATIENCE = timedelta(seconds=5)
+NO_WAIT_TIMEOUT = timedelta(seconds=5)
 #: The locks that a session may hold on a whole table, and on a page.
 INTENTS = {"OBJECT": {"IS", "IX", "Sch-S"}, "PAGE": {"IS", "IX", "IU"}}
 #: Kinds of locks that are on more than a row, or on a row of a table without a key.
@@ -39,7 +39,7 @@ class LockTrial(Trial):
 
     def __init__(self, store: Store, observer: LockObserver, num_requests: int) -> None:
         super().__init__(store, observer, num_requests)
-        self.began: Waits | None = None
+        self.began: WaitCounts | None = None
         with suppress(Exception):  # `waits` reports that the server does not tell
             self.began = observer.waits()
 
@@ -108,7 +108,7 @@ def open_producer(trial: LockTrial) -> str:
         found, blocked = _claim_meanwhile(trial, 20)
         began = time.perf_counter()
         try:
-            trial.store.within(PATIENCE).complete([running])
+            trial.store.within(NO_WAIT_TIMEOUT).complete([running])
         except RowleaseError as error:
             raise Broken(f"a completion waited for an open producer: {error}") from error
         completed = time.perf_counter() - began
@@ -222,7 +222,7 @@ def _claim_meanwhile(trial: LockTrial, limit: int) -> tuple[list[LeasedRequest],
     """Claim while another transaction is open; returns the requests, and the seconds."""
     began = time.perf_counter()
     try:
-        found = trial.store.within(PATIENCE).dequeue("second", [trial.queue], limit).requests
+        found = trial.store.within(NO_WAIT_TIMEOUT).dequeue("second", [trial.queue], limit).requests
     except RowleaseError as error:
         raise Broken(f"a claim waited for another transaction: {error}") from error
     trial.held += found

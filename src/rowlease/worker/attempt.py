@@ -39,7 +39,7 @@ class NotRun(NamedTuple):
     """The task did not begin: the request was taken back before, or its lease had ended."""
 
 
-class Snoozed(NamedTuple):
+class SnoozeAsked(NamedTuple):
     """The task asked to be run again later."""
 
     after: timedelta
@@ -47,11 +47,11 @@ class Snoozed(NamedTuple):
 
 
 #: How an attempt ended. `NotRun` means that there was no attempt.
-Ending = Returned | Failure | Snoozed | NotRun
+Ending = Returned | Failure | SnoozeAsked | NotRun
 
 
-def failed(task: Task[..., Any], error: BaseException) -> Failure | Snoozed:
-    """Convert an exception that a task raised to a `Failure`, or a `Snooze` to `Snoozed`."""
+def failed(task: Task[..., Any], error: BaseException) -> Failure | SnoozeAsked:
+    """Convert an exception that a task raised to a `Failure`, or a `Snooze` to `SnoozeAsked`."""
     # isinstance may run code of the exception (its `__class__`), and that code may raise.
     kind, raised = type(error), cast("Any", error)
     try:
@@ -59,7 +59,9 @@ def failed(task: Task[..., Any], error: BaseException) -> Failure | Snoozed:
             after = None if raised.after is None else retry_after(raised.after.total_seconds())
             return described(raised.reason)._replace(after=after)
         if issubclass(kind, Snooze):
-            return Snoozed(snooze_for(raised.after.total_seconds()), describe(str(raised.reason)))
+            return SnoozeAsked(
+                snooze_for(raised.after.total_seconds()), describe(str(raised.reason))
+            )
         if issubclass(kind, DeadLetter):
             return described(raised.reason)._replace(dead=True)
         if issubclass(kind, WrongArguments):

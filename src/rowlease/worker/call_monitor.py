@@ -14,7 +14,7 @@ from rowlease.store import Store
 from rowlease.worker.timings import CALL_SILENT
 
 #: Seconds between two checks for stuck calls.
-CHECK_INTERVAL = 1.0
+STUCK_CALL_CHECK_SECONDS = 1.0
 #: This call is never reported as stuck, because the event `RenewalsLost` reports it.
 REPORTED_ELSEWHERE = "renew"
 
@@ -61,7 +61,7 @@ class CallMonitor:
         at = now()
         if at < self._check_at:
             return
-        self._check_at = at + CHECK_INTERVAL
+        self._check_at = at + STUCK_CALL_CHECK_SECONDS
         for call in self.waiting():
             if at - call.since > CALL_SILENT:
                 self._note_stuck(call)

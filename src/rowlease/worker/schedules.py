@@ -17,7 +17,7 @@ from rowlease.tasks.task import Registry
 
 #: The longest pause between two checks for due schedules, in seconds. If a schedule is created,
 #: changed or resumed during the pause, its first firing may be this late.
-CHECK_INTERVAL = 15.0
+SCHEDULE_CHECK_SECONDS = 15.0
 
 
 class Schedules:
@@ -68,9 +68,9 @@ class Schedules:
                 self._fire(due)
             if not claim.due:
                 return (
-                    CHECK_INTERVAL
+                    SCHEDULE_CHECK_SECONDS
                     if claim.wait is None
-                    else min(CHECK_INTERVAL, claim.wait.total_seconds())
+                    else min(SCHEDULE_CHECK_SECONDS, claim.wait.total_seconds())
                 )
 
     def _fire(self, due: DueSchedule) -> None:

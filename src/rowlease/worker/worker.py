@@ -37,7 +37,7 @@ from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.next_claim import POLL, POLL_WITHOUT_NOTIFICATIONS
+from rowlease.worker.claims.next_claim import POLL_SECONDS, POLL_WITHOUT_NOTIFICATIONS
 from rowlease.worker.claims.outcome_sender import OutcomeSender
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import check_queues, queues_of
@@ -222,7 +222,7 @@ class Worker:
         )
         listens = store.can_notify and not is_burst
         listener = Listener(store, self._queues, events) if listens else None
-        longest_sleep = POLL if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
+        longest_sleep = POLL_SECONDS if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
         receiver = Receiver(
             exchanger,
             dispatcher,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psycopg
 
 from rowlease.store.calls import to_milliseconds
-from rowlease.store.deadlines import MIGRATION_LOCK
+from rowlease.store.deadlines import MIGRATION_LOCK_TIMEOUT
 from rowlease.store.differences import is_recreated, read_catalogue
 from rowlease.store.postgresql import catalogue
 
@@ -26,7 +26,7 @@ select p.relname from pg_inherits i join pg_class p on p.oid = i.inhrelid
                     where h.inhparent = to_regclass(%s) and x.indrelid = p.oid)
  order by 1"""
 #: What an interrupted CREATE INDEX CONCURRENTLY has left.
-LEFT = """
+INTERRUPTED_QUERY = """
 select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid
  where c.relnamespace = 'rowlease'::regnamespace and c.relkind = 'i' and not i.indisvalid"""
 
@@ -47,7 +47,7 @@ def missing_indexes(connection: psycopg.Connection) -> list[Missing]:
     """The indexes of this release that the database does not have, or not whole."""
     expected = read_catalogue("postgresql")
     found = catalogue.read(connection, [catalogue.INDEXES])
-    left = {name for (name,) in connection.execute(LEFT)}
+    left = {name for (name,) in connection.execute(INTERRUPTED_QUERY)}
     return [
         Missing(
             key.removeprefix("index "),
@@ -88,5 +88,5 @@ def _on_history(
 
 def _briefly(*statements: str) -> str:
     """A transaction that locks writers out for a moment. It does not wait long for its turn."""
-    limit = f"set local lock_timeout = {to_milliseconds(MIGRATION_LOCK)}"
+    limit = f"set local lock_timeout = {to_milliseconds(MIGRATION_LOCK_TIMEOUT)}"
     return "; ".join(["begin", limit, *statements, "commit"])

@@ -13,7 +13,7 @@ from rowlease.model import Advanced
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.comments import read_comments
 from rowlease.store.deadlines import MIGRATE
-from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
+from rowlease.store.deadlines import MIGRATION_LOCK_TIMEOUT as LOCK_TIMEOUT
 from rowlease.store.differences import Difference, differences, read_catalogue
 from rowlease.store.dsn import redact
 from rowlease.store.postgresql import catalogue

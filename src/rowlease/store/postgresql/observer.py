@@ -11,8 +11,8 @@ import psycopg
 from rowlease.store.observing import Observer
 
 SETTINGS = "select name, setting from pg_settings where name = any(%s) order by 1"
-NAMES = ["server_version", "fsync", "synchronous_commit", "default_transaction_isolation"]
-STAGED = """
+SETTING_NAMES = ["server_version", "fsync", "synchronous_commit", "default_transaction_isolation"]
+STAGED_QUERY = """
     insert into rowlease.staging_inbox (load_id, run_number, row_id, kind, payload)
     select %s, %s, n, 'verify', '{}' from generate_series(0, %s - 1) as n"""
 
@@ -25,7 +25,7 @@ class PostgresObserver(Observer):
 
     def server(self) -> dict[str, str]:
         with closing(psycopg.connect(self._dsn)) as connection:
-            return dict(connection.execute(SETTINGS, [NAMES]).fetchall())
+            return dict(connection.execute(SETTINGS, [SETTING_NAMES]).fetchall())
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -34,4 +34,4 @@ class PostgresObserver(Observer):
 
     def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
         with closing(psycopg.connect(self._dsn, autocommit=True)) as connection:
-            connection.execute(STAGED, [load_id, run_number, num_rows])
+            connection.execute(STAGED_QUERY, [load_id, run_number, num_rows])

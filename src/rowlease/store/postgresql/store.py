@@ -16,7 +16,7 @@ from rowlease.store import deadlines
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.dsn import redact
 from rowlease.store.error_texts import timeout_error
-from rowlease.store.pool import NotConnected, Pool
+from rowlease.store.pool import ConnectionPool, NotConnected
 from rowlease.store.postgresql.connection import (
     BoundedConnection,
     Connector,
@@ -61,7 +61,7 @@ class PostgresStore(Store):
         self.where = redact(dsn)
         self._routines = load_routines("postgresql")
         self._calls: dict[tuple[Any, ...], str] = {}
-        self._pool = Pool(self._connect, has_no_news)
+        self._pool = ConnectionPool(self._connect, has_no_news)
         self.finished = SharedListener(
             lambda: self._listen(listen="select rowlease.listen_finished()"),
             lambda: self.can_notify,

@@ -13,10 +13,10 @@ from psycopg.rows import tuple_row
 
 from rowlease.errors import ConfigError
 from rowlease.store.postgresql.literals import LITERALS, text_array
-from rowlease.store.transaction import Report, is_for_asyncio
+from rowlease.store.transaction import OutcomeReport, is_for_asyncio
 
 #: The kinds of connections, for errors.
-KINDS = (
+CONNECTION_KINDS = (
     "connection must be a connection of psycopg, psycopg2 or Django, or a Connection or Session of "
     "SQLAlchemy"
 )
@@ -26,7 +26,7 @@ ASYNC_KINDS = (
     "AsyncConnection or AsyncSession of SQLAlchemy"
 )
 #: The parameters of reports that are strings. The others are numbers.
-TYPES = {"p_results": "text[]", "p_reasons": "text[]"}
+STRING_PARAMETERS = {"p_results": "text[]", "p_reasons": "text[]"}
 
 
 class RoutineCall(NamedTuple):
@@ -105,7 +105,7 @@ def execute(connection: Any, call: RoutineCall) -> list[Any]:
 
         opened = connection.cursor(cursor_factory=tuples)
     else:
-        raise ConfigError(f"{KINDS}, not {_shown(connection)}")
+        raise ConfigError(f"{CONNECTION_KINDS}, not {_shown(connection)}")
     with opened as cursor:
         cursor.execute(call.text(_for_psycopg2), call.as_text())
         rows: list[Any] = cursor.fetchall()
@@ -129,10 +129,10 @@ async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
     raise ConfigError(f"{ASYNC_KINDS}, not {_shown(connection)}")
 
 
-def reporting(report: Report) -> RoutineCall:
+def reporting(report: OutcomeReport) -> RoutineCall:
     """The call of a routine that reports an outcome and returns the database's answer."""
     given = report.given()
-    types = {name: TYPES.get(name, "bigint[]") for name in given}
+    types = {name: STRING_PARAMETERS.get(name, "bigint[]") for name in given}
     arguments = {name: LITERALS[types[name]](value) for name, value in given.items()}
     return RoutineCall(report.routine, ("outcome",), types, arguments)
 

@@ -14,7 +14,7 @@ from typing import Any
 from rowlease.store.differences import fingerprint, read_catalogue
 from rowlease.store.routines import all_files
 
-SCHEMAS = """
+SCHEMAS_QUERY = """
     select s.name, case when s.principal_id <> r.principal_id then user_name(s.principal_id) end
            as owner
       from sys.schemas as s join sys.schemas as r on r.name = 'rowlease'
@@ -31,7 +31,7 @@ OBJECTS = """
       left join sys.triggers as d on d.object_id = o.object_id
      where s.name in ('rowlease', 'rowlease_internal')
        and o.type not in ('C', 'D', 'PK', 'UQ', 'IT')"""
-COLUMNS = """
+COLUMNS_QUERY = """
     select s.name + '.' + t.name + '.' + c.name as name, y.name as type, c.max_length, c.precision,
            c.scale, c.collation_name, c.is_nullable, c.is_identity, d.definition as [default],
            k.definition as computed, k.is_persisted
@@ -43,14 +43,14 @@ COLUMNS = """
       left join sys.computed_columns as k
              on k.object_id = c.object_id and k.column_id = c.column_id
      where s.name in ('rowlease', 'rowlease_internal')"""
-CHECKS = """
+CHECKS_QUERY = """
     select s.name + '.' + t.name + '.' + k.name as name, k.definition, k.is_disabled,
            k.is_not_trusted
       from sys.check_constraints as k
       join sys.tables as t on t.object_id = k.parent_object_id
       join sys.schemas as s on s.schema_id = t.schema_id
      where s.name in ('rowlease', 'rowlease_internal')"""
-INDEXES = """
+INDEXES_QUERY = """
     select s.name + '.' + t.name + '.' + i.name as name, i.type_desc, i.is_primary_key,
            i.is_unique_constraint, i.is_unique, i.filter_definition, i.allow_page_locks,
            i.allow_row_locks, i.ignore_dup_key, i.is_disabled,
@@ -69,7 +69,7 @@ INDEXES = """
       join sys.tables as t on t.object_id = i.object_id
       join sys.schemas as s on s.schema_id = t.schema_id
      where s.name in ('rowlease', 'rowlease_internal') and i.type > 0 and i.is_hypothetical = 0"""
-TYPES = """
+TYPES_QUERY = """
     select s.name + '.' + y.name as name
       from sys.types as y join sys.schemas as s on s.schema_id = y.schema_id
      where s.name in ('rowlease', 'rowlease_internal')"""
@@ -98,7 +98,7 @@ SEES_ALL = """
      where permission_name = 'VIEW DEFINITION'"""
 COLLATION = "select cast(databasepropertyex(db_name(), 'Collation') as nvarchar(128))"
 #: The kinds of objects, by their type in sys.objects. For others, the server's name is used.
-KINDS = {
+OBJECT_KINDS = {
     "U": "table", "V": "view", "TR": "trigger", "P": "routine", "FN": "routine", "IF": "routine",
     "TF": "routine", "F": "constraint",
 }  # fmt: skip
@@ -129,7 +129,7 @@ def _schema(row: Any) -> tuple[str, str]:
 
 
 def _object(row: Any) -> tuple[str, str]:
-    kind = KINDS.get(row.type.strip(), row.type_desc.lower().replace("_", " "))
+    kind = OBJECT_KINDS.get(row.type.strip(), row.type_desc.lower().replace("_", " "))
     escalation = row.lock_escalation_desc
     return f"{kind} {row.name}", _joined(
         escalation not in (None, "TABLE") and f"lock escalation {escalation}".lower(),
@@ -204,12 +204,12 @@ def _joined(*parts: str | bool | None) -> str:
 
 #: The queries, and the function that describes a row of each query.
 DESCRIBED: dict[str, Callable[[Any], tuple[str, str]]] = {
-    SCHEMAS: _schema,
+    SCHEMAS_QUERY: _schema,
     OBJECTS: _object,
-    COLUMNS: _column,
-    CHECKS: _check,
-    INDEXES: _index,
-    TYPES: lambda row: (f"type {row.name}", ""),
+    COLUMNS_QUERY: _column,
+    CHECKS_QUERY: _check,
+    INDEXES_QUERY: _index,
+    TYPES_QUERY: lambda row: (f"type {row.name}", ""),
     GRANTS: _grant,
     MEMBERS: lambda row: (f"member {row.name}", ""),
 }

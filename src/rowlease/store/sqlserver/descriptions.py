@@ -5,9 +5,9 @@ from __future__ import annotations
 from rowlease.store.comments import read_comments
 
 #: The number of rows of an INSERT. SQL Server allows 1,000.
-ROWS = 500
+INSERT_ROWS = 500
 INSERT = "insert into @objects (SchemaName, Name, ColumnName, Description) values\n"
-BATCH = """\
+INSERT_SQL = """\
 declare @objects table (
   Place int identity primary key, SchemaName nvarchar(128) not null, Name nvarchar(128) null,
   ColumnName nvarchar(128) null, Description nvarchar(3750) not null);
@@ -45,9 +45,10 @@ def descriptions() -> str:
         for name, text in read_comments("sqlserver").items()
     ]
     inserts = (
-        INSERT + ",\n".join(rows[first : first + ROWS]) + ";" for first in range(0, len(rows), ROWS)
+        INSERT + ",\n".join(rows[first : first + INSERT_ROWS]) + ";"
+        for first in range(0, len(rows), INSERT_ROWS)
     )
-    return BATCH.replace("{inserts}", "\n".join(inserts))
+    return INSERT_SQL.replace("{inserts}", "\n".join(inserts))
 
 
 def _names(name: str) -> list[str | None]:

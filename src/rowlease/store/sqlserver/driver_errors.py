@@ -17,8 +17,8 @@ from rowlease.store.error_texts import (
 )
 from rowlease.store.pool import NotConnected
 
-#: The constraints and indexes whose names are codes in `error_texts.TABLE`.
-NAMED = ("queue_pkey", "queue_due", "queue_group_in_flight", "names_end_in_no_blank")
+#: The constraints and indexes whose names are codes in `error_texts.ERROR_TEXTS`.
+NAMED_CONSTRAINTS = ("queue_pkey", "queue_due", "queue_group_in_flight", "names_end_in_no_blank")
 #: The errors whose text names a constraint or index.
 ABOUT_A_NAME = (547, 2601, 2627)
 #: The errors after which Azure's documentation tells clients to reconnect.
@@ -113,7 +113,7 @@ class OdbcError(NamedTuple):
             return ("IM003",)
         if self.code == 0:
             return (self.state,)
-        names = NAMED if self.code in ABOUT_A_NAME else ()
+        names = NAMED_CONSTRAINTS if self.code in ABOUT_A_NAME else ()
         return (*(name for name in names if name in self.text), self.code, self.state)
 
 

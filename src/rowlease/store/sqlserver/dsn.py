@@ -17,7 +17,7 @@ HOW_TO_WRITE_IT = (
 )
 #: The options that a DSN may have, as ODBC spells them. All others are refused, because a misspelt
 #: TrustServerCertificate must not be ignored.
-OPTIONS = {
+DRIVER_OPTIONS = {
     name.lower(): name
     for name in (
         "ApplicationIntent", "Authentication", "Driver", "Encrypt", "HostnameInCertificate",
@@ -70,12 +70,12 @@ def read_dsn(dsn: str) -> Address:
         raise _unreadable(dsn)
     options = {}
     for name, value in pairs:
-        if name.lower() not in OPTIONS:
+        if name.lower() not in DRIVER_OPTIONS:
             raise ConfigError(
                 f"the DSN {redact(dsn)!r} has an option that rowlease does not know; use only "
-                f"{', '.join(OPTIONS.values())}; {HOW_TO_WRITE_IT}"
+                f"{', '.join(DRIVER_OPTIONS.values())}; {HOW_TO_WRITE_IT}"
             )
-        options[OPTIONS[name.lower()]] = value
+        options[DRIVER_OPTIONS[name.lower()]] = value
     return Address(host, port, database, user or None, password, options)
 
 

@@ -16,7 +16,7 @@ from rowlease.model import Advanced
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.comments import MADE
 from rowlease.store.deadlines import MIGRATE
-from rowlease.store.deadlines import MIGRATION_LOCK as LOCK_TIMEOUT
+from rowlease.store.deadlines import MIGRATION_LOCK_TIMEOUT as LOCK_TIMEOUT
 from rowlease.store.differences import Difference, differences
 from rowlease.store.dsn import redact
 from rowlease.store.revisions import (
@@ -41,7 +41,7 @@ ENGINE = "sqlserver"
 #: The application lock that lets only one migration run at a time.
 MIGRATION_LOCK = "rowlease:migrate"
 #: The kinds of objects that are dropped if their file no longer exists, by type in sys.objects.
-KINDS = {
+DROPPED_KINDS = {
     "P": "procedure", "FN": "function", "IF": "function", "TF": "function", "V": "view",
     "TR": "trigger",
 }  # fmt: skip
@@ -51,7 +51,7 @@ AZURE = (5, 8, 9)
 OLDEST_SERVER = 15
 #: The lowest compatibility level that has OPENJSON.
 OLDEST_LEVEL = 130
-SERVER = """
+SERVER_QUERY = """
     select cast(serverproperty('EngineEdition') as int) as edition,
            cast(serverproperty('ProductMajorVersion') as int) as version,
            d.compatibility_level as level, d.is_read_committed_snapshot_on as has_snapshot,
@@ -83,7 +83,7 @@ def check_server(
         ConfigError: the server is too old, or the database's compatibility level is too low, or
             READ_COMMITTED_SNAPSHOT is off and `allow_blocking_reads` is false.
     """
-    edition, version, level, has_snapshot, name = connection.exec_driver_sql(SERVER).one()
+    edition, version, level, has_snapshot, name = connection.exec_driver_sql(SERVER_QUERY).one()
     if edition not in AZURE and version < OLDEST_SERVER:
         raise ConfigError(
             f"the server at {where} is SQL Server version {version}; rowlease needs version "
@@ -232,9 +232,9 @@ def _routines(connection: sa.Connection) -> dict[str, str]:
         (PUBLIC, INTERNAL),
     )
     stale = [
-        f"drop {KINDS[kind]} {schema}.[{name.replace(']', ']]')}];"
+        f"drop {DROPPED_KINDS[kind]} {schema}.[{name.replace(']', ']]')}];"
         for schema, kind, name in found.all()
-        if kind in KINDS and f"{schema}.{name}".lower() not in kept
+        if kind in DROPPED_KINDS and f"{schema}.{name}".lower() not in kept
     ]
     return {
         **{script.name: script.body for script in _in_order(files)},

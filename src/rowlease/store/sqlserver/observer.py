@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.store import deadlines
-from rowlease.store.observing import Lock, LockObserver, Plans, Scan, Waits
+from rowlease.store.observing import Lock, LockObserver, Plans, Scan, WaitCounts
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.driver_errors import OdbcError
@@ -48,7 +48,7 @@ PLANS = """
      cross apply sys.dm_exec_text_query_plan(s.plan_handle, 0, -1) as p
      where s.database_id = db_id() and p.query_plan is not null
        and object_schema_name(s.object_id, s.database_id) in ('rowlease', 'rowlease_internal')"""
-WAITS = """
+WAITS_QUERY = """
     select coalesce(sum(case when counter_name like 'Number of Deadlocks%' then cntr_value end), 0),
            coalesce(sum(case when counter_name like 'Lock Timeouts (timeout > 0)%'
                              then cntr_value end), 0)
@@ -59,7 +59,7 @@ ESCALATIONS = """
       from sys.dm_db_index_operational_stats(db_id(), null, null, null) as s
       join sys.objects as o on o.object_id = s.object_id
      where schema_name(o.schema_id) = 'rowlease'"""
-STAGED = """
+STAGED_REQUESTS_QUERY = """
     insert into rowlease.StagingInbox (LoadId, RunNumber, RowId, Kind, Payload)
     select ?, ?, cast(j.value as bigint), N'verify', N'{}' from openjson(?) as j"""
 PLAN = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
@@ -109,7 +109,9 @@ class SqlServerObserver(LockObserver):
     def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
         with closing(connect(self._odbc)) as connection, closing(connection.cursor()) as cursor:
             cursor.setinputsizes([None, None, (pyodbc().SQL_WVARCHAR, 0, 0)])  # nvarchar(max)
-            cursor.execute(STAGED, load_id, run_number, json.dumps(list(range(num_rows))))
+            cursor.execute(
+                STAGED_REQUESTS_QUERY, load_id, run_number, json.dumps(list(range(num_rows)))
+            )
 
     def call(self, connection: Any, routine: str, **arguments: Any) -> list[Any]:
         with closing(connection.cursor()) as cursor:
@@ -161,9 +163,9 @@ class SqlServerObserver(LockObserver):
         scans = [each for each in made.scans if each.routine in WORKING]
         return made._replace(scans=scans, refused=tuple(refused))
 
-    def waits(self) -> Waits:
+    def waits(self) -> WaitCounts:
         with closing(connect(self._odbc)) as connection:
-            return Waits(*connection.execute(WAITS).fetchone())
+            return WaitCounts(*connection.execute(WAITS_QUERY).fetchone())
 
     def num_escalations(self) -> int:
         with closing(connect(self._odbc)) as connection:

@@ -17,7 +17,7 @@ from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
 from rowlease.store.error_texts import timeout_error
-from rowlease.store.pool import NotConnected, Place, Pool, in_thread
+from rowlease.store.pool import ConnectionPool, NotConnected, Place, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.sqlserver import transaction
@@ -100,7 +100,7 @@ class SqlServerStore(Store):
         self._odbc = odbc_string(dsn, application_name)
         self.where = redact(dsn)
         self._routines = load_routines("sqlserver")
-        self._pool = Pool(self._connect)
+        self._pool = ConnectionPool(self._connect)
         self.finished = self.room = SharedListener(lambda: self.listen([]), lambda: False)
 
     def _connect(self) -> OwnConnection:

@@ -9,13 +9,13 @@ from rowlease.errors import ConfigError
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.connection import pyodbc
 from rowlease.store.sqlserver.procedures import ProcedureCall
-from rowlease.store.transaction import Report
+from rowlease.store.transaction import OutcomeReport
 
 if TYPE_CHECKING:
     import pyodbc as odbc
 
 
-def outcome_of(connection: Any, report: Report) -> str:
+def outcome_of(connection: Any, report: OutcomeReport) -> str:
     """Make a report on a connection of pyodbc or SQLAlchemy. Return the outcome."""
     params = load_routines("sqlserver")[report.routine].params
     try:

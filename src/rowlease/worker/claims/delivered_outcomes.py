@@ -5,10 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from rowlease.events import Abandoned, Events, Failed, Finished, KindUnknown, LeaseLost, Snoozed
+from rowlease.events import (
+    Abandoned,
+    Events,
+    Failed,
+    Finished,
+    KindUnknown,
+    LeaseLostEvent,
+    Snoozed,
+)
 from rowlease.model import Outcome
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import Done, NotDone, SnoozedRequest
+from rowlease.worker.claims.outcomes import DoneRequest, NotDone, SnoozedRequest
 from rowlease.worker.summary import Counts
 
 #: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
@@ -30,7 +38,7 @@ class DeliveredOutcomes:
         self._lock = threading.Lock()
         self._emitted: dict[KindUnknown, None] = {}  # a set that knows its oldest element
 
-    def done(self, done: Sequence[Done], answers: Sequence[Outcome]) -> None:
+    def done(self, done: Sequence[DoneRequest], answers: Sequence[Outcome]) -> None:
         with self._lock:
             self._counts.finished += self._count_accepted([one.lease for one in done], answers)
             if self._events.has_subscriber(Finished):
@@ -93,6 +101,6 @@ class DeliveredOutcomes:
             for lease, answer in zip(leases, answers, strict=True):
                 if answer not in ACCEPTED:
                     lost += 1
-                    self._events.emit(LeaseLost(lease.request, answer))
+                    self._events.emit(LeaseLostEvent(lease.request, answer))
         self._counts.lost += lost
         return len(leases) - lost

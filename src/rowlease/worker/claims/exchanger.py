@@ -31,7 +31,7 @@ MAX_LIMIT = 10_000
 #: claim shows how long leases are, so that a dead connection does not delay that claim for long.
 DEFAULT_LEASE = 30.0
 #: Seconds for which claims leave more than FEW outcomes to the outcome sender.
-LEFT = 0.1
+MANY_LEFT_SECONDS = 0.1
 
 
 class Exchanger:
@@ -119,7 +119,7 @@ class Exchanger:
         Args:
             limit: the maximum number of requests to claim; 0 means no claim.
             slots: how many of the claimed requests can start immediately; others are prefetched.
-            leaves_many: whether more than FEW outcomes are left to the sender, for LEFT seconds.
+            leaves_many: whether more than FEW outcomes are left to the sender for some time.
 
         Returns:
             The leases, and the claim that they belong to (None if the limit is 0).
@@ -131,7 +131,7 @@ class Exchanger:
         asked_at = now()
         with self._lock:
             sending, since = Outcomes(), self.waiting_since or 0.0
-            if not (leaves_many and len(self._waiting) > FEW and now() < since + LEFT):
+            if not (leaves_many and len(self._waiting) > FEW and now() < since + MANY_LEFT_SECONDS):
                 sending, self._waiting, self.waiting_since = self._waiting, sending, None
             self._sending[sending] = sending.copy()
         try:

@@ -14,7 +14,7 @@ from rowlease.errors import RowleaseError
 from rowlease.events import (
     CancelRequested,
     Events,
-    LeaseLost,
+    LeaseLostEvent,
     RenewalsLost,
     RenewalsRecovered,
     Renewed,
@@ -278,7 +278,7 @@ class Leases:
                 lease.lost = True
                 lease.stop()
                 lost.append(lease)
-                self._events.emit(LeaseLost(lease.request, answer.outcome))
+                self._events.emit(LeaseLostEvent(lease.request, answer.outcome))
             if answer.outcome is Outcome.CANCEL_REQUESTED:
                 lease.stop()
                 self._events.emit(CancelRequested(lease.request))

@@ -19,7 +19,7 @@ RECHECKS = (0.0, 0.02, 0.2)
 FLOOR_DROPPED = 1.1
 #: The default of `poll`, in seconds, if the worker gets notifications. It must claim now and then,
 #: because a notification may get lost.
-POLL = 5.0
+POLL_SECONDS = 5.0
 #: The default of `poll`, in seconds, if the worker gets no notifications.
 POLL_WITHOUT_NOTIFICATIONS = 1.0
 #: The longest sleep is `poll` times a random number between these, so that workers that started

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rowlease.model import Failure, LeasedRequest
-from rowlease.worker.attempt import Returned, Snoozed
+from rowlease.worker.attempt import Returned, SnoozeAsked
 from rowlease.worker.claims.leases import Lease
 
 #: The maximum number of outcomes that always wait for the next claim. A separate transaction for so
@@ -14,7 +14,7 @@ from rowlease.worker.claims.leases import Lease
 FEW = 100
 
 
-class Done(NamedTuple):
+class DoneRequest(NamedTuple):
     """A request whose task returned. `result` is JSON text, or None."""
 
     lease: Lease
@@ -34,7 +34,7 @@ class SnoozedRequest(NamedTuple):
     """A request that its task has snoozed."""
 
     lease: Lease
-    snoozed: Snoozed
+    snoozed: SnoozeAsked
     seconds: float
 
 
@@ -42,7 +42,7 @@ class SnoozedRequest(NamedTuple):
 class Outcomes:
     """Outcomes that the database does not have yet."""
 
-    done: list[Done] = field(default_factory=list)
+    done: list[DoneRequest] = field(default_factory=list)
     not_done: list[NotDone] = field(default_factory=list)
     abandoned: list[Lease] = field(default_factory=list)
     declined: list[Lease] = field(default_factory=list)  # their kinds are unknown to this worker
@@ -52,14 +52,14 @@ class Outcomes:
         ended = len(self.done) + len(self.not_done) + len(self.snoozed)
         return ended + len(self.abandoned) + len(self.declined)
 
-    def add(self, lease: Lease, ending: Returned | Failure | Snoozed, seconds: float) -> None:
+    def add(self, lease: Lease, ending: Returned | Failure | SnoozeAsked, seconds: float) -> None:
         """Add the outcome of one attempt."""
         if isinstance(ending, Failure):
             self.not_done.append(NotDone(lease, ending, seconds))
-        elif isinstance(ending, Snoozed):
+        elif isinstance(ending, SnoozeAsked):
             self.snoozed.append(SnoozedRequest(lease, ending, seconds))
         else:
-            self.done.append(Done(lease, ending.result, seconds))
+            self.done.append(DoneRequest(lease, ending.result, seconds))
 
     def copy(self) -> Outcomes:
         """A shallow copy: assigning a field of this object does not change the copy."""
@@ -67,7 +67,11 @@ class Outcomes:
 
     def requests(self) -> list[LeasedRequest]:
         """The requests that have these outcomes."""
-        ended: list[Done | NotDone | SnoozedRequest] = [*self.done, *self.not_done, *self.snoozed]
+        ended: list[DoneRequest | NotDone | SnoozedRequest] = [
+            *self.done,
+            *self.not_done,
+            *self.snoozed,
+        ]
         leases = [one.lease for one in ended]
         return [lease.request for lease in (*leases, *self.abandoned, *self.declined)]
 

@@ -29,7 +29,7 @@ from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import NextClaim
 from rowlease.worker.claims.outage import Outage
-from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, Event, State, following
+from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, State, Trigger, following
 from rowlease.worker.claims.suspects import Suspects
 
 #: The longest time, in seconds, that a busy worker's outcomes wait to be delivered with a claim.
@@ -121,7 +121,7 @@ class Receiver:
 
     def drain(self) -> None:
         """Stop claiming."""
-        self._post(partial(self._on, Event.DRAIN))
+        self._post(partial(self._on, Trigger.DRAIN))
 
     def close(self, give_up_at: float) -> None:
         """Ask `run` to end when every outcome is delivered, or at the time `give_up_at`."""
@@ -159,9 +159,9 @@ class Receiver:
                     self._wait(pause)
                 self._read_inbox()
         finally:
-            self._on(Event.END)
+            self._on(Trigger.END)
 
-    def _on(self, event: Event) -> None:
+    def _on(self, event: Trigger) -> None:
         """Change the state. No other method changes it."""
         was, self._state = self._state, following(self._state, event)
         if self._state is was:
@@ -239,7 +239,7 @@ class Receiver:
     def _producers_notify(self) -> None:
         self._requests_may_have_come()
         self._next_claim.plan_rechecks()
-        self._on(Event.ANNOUNCED)
+        self._on(Trigger.ANNOUNCED)
 
     def _database_answers(self) -> None:
         self._outage.retry_now()
@@ -248,7 +248,7 @@ class Receiver:
     def _close(self, give_up_at: float) -> None:
         self._give_up_at = give_up_at
         self._outage.retry_now()
-        self._on(Event.CLOSE)
+        self._on(Trigger.CLOSE)
 
     # -- exchanges -------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Receiver:
     def _claim_more(self) -> None:
         self._requests_may_have_come()
         is_steady = now() - self._last_empty > AWAKE_SECONDS
-        self._on(Event.STILL_MORE if is_steady else Event.MORE)
+        self._on(Trigger.STILL_MORE if is_steady else Trigger.MORE)
 
     def _claim_later(self, claim: Claim) -> None:
         self._last_empty = now()
@@ -302,11 +302,11 @@ class Receiver:
             if not self._exchanger.claimed_without_floor:
                 self._exchanger.drop_floor()
                 self._next_claim.at_once()
-                self._on(Event.LAST)
+                self._on(Trigger.LAST)
                 return
             if claim.wait != timedelta(0) and self._drained(self._called_at):
                 self._drained = None
             else:
                 claim = claim._replace(wait=timedelta(0))
         sleeps = self._next_claim.later(claim)
-        self._on(Event.NOTHING if sleeps and not claim.requests else Event.LAST)
+        self._on(Trigger.NOTHING if sleeps and not claim.requests else Trigger.LAST)

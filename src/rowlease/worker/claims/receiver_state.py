@@ -42,7 +42,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-class Event(Enum):
+class Trigger(Enum):
     """An event that causes a transition."""
 
     #: Requests are still waiting after a claim, or every slot is taken.
@@ -68,55 +68,59 @@ IDLE = (State.AWAKE, State.RECHECKING, State.ASLEEP)
 #: The states in which the receiver claims.
 CLAIMING = (State.BUSY, *IDLE)
 
-_STOPPING = {Event.DRAIN: State.DRAINING, Event.CLOSE: State.CLOSING, Event.END: State.CLOSED}
+_STOPPING = {
+    Trigger.DRAIN: State.DRAINING,
+    Trigger.CLOSE: State.CLOSING,
+    Trigger.END: State.CLOSED,
+}
 
 #: The next state for each state and event. A missing pair is a bug.
-TRANSITIONS: dict[State, dict[Event, State]] = {
+TRANSITIONS: dict[State, dict[Trigger, State]] = {
     State.BUSY: {
-        Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.RECHECKING,
-        Event.NOTHING: State.ASLEEP,
-        Event.ANNOUNCED: State.BUSY,
+        Trigger.STILL_MORE: State.BUSY,
+        Trigger.LAST: State.RECHECKING,
+        Trigger.NOTHING: State.ASLEEP,
+        Trigger.ANNOUNCED: State.BUSY,
         **_STOPPING,
     },
     State.AWAKE: {
-        Event.MORE: State.AWAKE,
-        Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.RECHECKING,
-        Event.NOTHING: State.ASLEEP,
-        Event.ANNOUNCED: State.AWAKE,
+        Trigger.MORE: State.AWAKE,
+        Trigger.STILL_MORE: State.BUSY,
+        Trigger.LAST: State.RECHECKING,
+        Trigger.NOTHING: State.ASLEEP,
+        Trigger.ANNOUNCED: State.AWAKE,
         **_STOPPING,
     },
     State.RECHECKING: {
-        Event.MORE: State.AWAKE,
-        Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.RECHECKING,
-        Event.NOTHING: State.ASLEEP,
-        Event.ANNOUNCED: State.RECHECKING,
+        Trigger.MORE: State.AWAKE,
+        Trigger.STILL_MORE: State.BUSY,
+        Trigger.LAST: State.RECHECKING,
+        Trigger.NOTHING: State.ASLEEP,
+        Trigger.ANNOUNCED: State.RECHECKING,
         **_STOPPING,
     },
     State.ASLEEP: {
-        Event.MORE: State.AWAKE,
-        Event.STILL_MORE: State.BUSY,
-        Event.LAST: State.RECHECKING,
-        Event.NOTHING: State.ASLEEP,
-        Event.ANNOUNCED: State.RECHECKING,
+        Trigger.MORE: State.AWAKE,
+        Trigger.STILL_MORE: State.BUSY,
+        Trigger.LAST: State.RECHECKING,
+        Trigger.NOTHING: State.ASLEEP,
+        Trigger.ANNOUNCED: State.RECHECKING,
         **_STOPPING,
     },
     State.DRAINING: {
-        Event.ANNOUNCED: State.DRAINING,
-        Event.CLOSE: State.CLOSING,
-        Event.END: State.CLOSED,
+        Trigger.ANNOUNCED: State.DRAINING,
+        Trigger.CLOSE: State.CLOSING,
+        Trigger.END: State.CLOSED,
     },
     State.CLOSING: {
-        Event.ANNOUNCED: State.CLOSING,
-        Event.END: State.CLOSED,
+        Trigger.ANNOUNCED: State.CLOSING,
+        Trigger.END: State.CLOSED,
     },
     State.CLOSED: {},
 }
 
 
-def following(state: State, event: Event) -> State:
+def following(state: State, event: Trigger) -> State:
     """The state after an event.
 
     Raises:

@@ -14,16 +14,16 @@ from typing import Protocol
 
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
-from rowlease.worker.attempt import Snoozed
+from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.outcomes import Outcomes, SnoozedRequest
 
 #: The longest time, in seconds, for which the worker claims nothing because a suspect waits for the
 #: other requests to end, or because a suspect runs.
-PATIENCE = 60.0
+ALONE_WAIT_SECONDS = 60.0
 #: The time for which a suspect is handed back if the other requests have not ended in time. It is
-#: several times PATIENCE, so that the worker is busy most of the time.
+#: several times ALONE_WAIT_SECONDS, so that the worker is busy most of the time.
 HANDED_BACK = timedelta(minutes=5)
 
 
@@ -59,7 +59,7 @@ class Suspects:
         self._leases = leases
         self._slots = slots
         self._is_isolated = is_isolated
-        self._patience = math.inf if is_patient else PATIENCE
+        self._patience = math.inf if is_patient else ALONE_WAIT_SECONDS
         self._waiting: deque[Lease] = deque()
         self._until = -math.inf
 
@@ -107,7 +107,7 @@ class Suspects:
                 self._until = now() + self._patience
                 self._slots.take([lease])
         elif now() >= self._until:
-            waited = Snoozed(HANDED_BACK, "it has crashed before, so it waits to run alone")
+            waited = SnoozeAsked(HANDED_BACK, "it has crashed before, so it waits to run alone")
             held = self._take_all()
             snoozed = [SnoozedRequest(one, waited, 0.0) for one in held]
             self._exchanger.deliver(Outcomes(snoozed=snoozed), held)

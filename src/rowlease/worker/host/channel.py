@@ -17,7 +17,7 @@ from rowlease.metrics.tally import Tally
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.summary import Summary
 
-READ_BYTES = 1 << 16
+CHANNEL_READ_BYTES = 1 << 16
 
 
 class WorkerEnd:
@@ -60,7 +60,7 @@ class WorkerEnd:
 
     def _listen(self) -> None:
         with suppress(OSError):
-            while self._socket.recv(READ_BYTES):
+            while self._socket.recv(CHANNEL_READ_BYTES):
                 pass
         self._gone()
 
@@ -93,7 +93,7 @@ class SupervisorEnd:
     def read(self) -> bool:
         """Read the messages that have arrived. Return False if the worker closed the channel."""
         try:
-            data = self._socket.recv(READ_BYTES)
+            data = self._socket.recv(CHANNEL_READ_BYTES)
         except BlockingIOError:
             return True
         except OSError:

@@ -19,11 +19,11 @@ from typing import Any
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
-from rowlease.middleware import NOTHING, around_run
+from rowlease.middleware import NO_MIDDLEWARE, around_run
 from rowlease.model import Failure
 from rowlease.tasks.loading import load_places
 from rowlease.tasks.task import Task
-from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, describe, failed
+from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked, describe, failed
 from rowlease.worker.slots import wire
 from rowlease.worker.slots.shared_memory import (
     BEGUN,
@@ -87,10 +87,10 @@ def serve(
             wire.write(outcomes_fd, code, now() - started, answer)
 
 
-def run(task: Task[..., Any], context: Context, payload: bytes) -> Returned | Failure | Snoozed:
+def run(task: Task[..., Any], context: Context, payload: bytes) -> Returned | Failure | SnoozeAsked:
     """Run one request. An exception of the task becomes a `Failure`."""
     try:
-        limit = soft_limit(task.soft_time_limit) if task.soft_time_limit else NOTHING
+        limit = soft_limit(task.soft_time_limit) if task.soft_time_limit else NO_MIDDLEWARE
         with limit, around_run(task, context):
             return Returned(task.run(payload.decode()))
     except BaseException as error:

@@ -25,7 +25,7 @@ from rowlease.worker.slots.slot import Answer
 
 #: -P keeps the folder of `child_program` out of sys.path. With -u, a task's output appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
-READ_BYTES = 1 << 18
+OUTCOME_READ_BYTES = 1 << 18
 #: Seconds after which a child certainly sees which requests were taken back. Another
 #: processor sees a write to shared memory within microseconds.
 TAKE_BACK_SECONDS = 0.01
@@ -198,15 +198,15 @@ class ChildProcess:
     def read(self) -> list[Answer]:
         """Read the answers that have arrived, in order, without those of requests taken back."""
         with suppress(BlockingIOError):
-            while data := os.read(self._outcomes, READ_BYTES):
+            while data := os.read(self._outcomes, OUTCOME_READ_BYTES):
                 self._incoming += data
             self.pipe_closed_at = now()
         return list(self._parse())
 
     def _parse(self) -> Iterator[Answer]:
-        data, place, header = self._incoming, 0, wire.OUTCOME.size
+        data, place, header = self._incoming, 0, wire.OUTCOME_HEADER.size
         while len(data) - place >= header:
-            size, code, seconds = wire.OUTCOME.unpack_from(data, place)
+            size, code, seconds = wire.OUTCOME_HEADER.unpack_from(data, place)
             if not (size <= MAX_PAYLOAD_BYTES and code <= wire.SNOOZED and 0 <= seconds < math.inf):
                 self._end("was killed because a task had written into the pipe to its worker")
                 place = len(data)

@@ -13,12 +13,12 @@ from rowlease.context import Context
 from rowlease.middleware import around_run
 from rowlease.model import Failure
 from rowlease.tasks.task import Task
-from rowlease.worker.attempt import Returned, Snoozed, failed
+from rowlease.worker.attempt import Returned, SnoozeAsked, failed
 
 
 async def attempt(
     task: Task[..., Any], request: Context, payload: str, expire: Callable[[], object]
-) -> Returned | Failure | Snoozed:
+) -> Returned | Failure | SnoozeAsked:
     """Run one request in its own thread. An exception of the task becomes a `Failure`.
 
     A thread cannot be killed. When this coroutine is cancelled, the thread goes on until the task
@@ -30,10 +30,10 @@ async def attempt(
             raised in another thread.
     """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Returned | Failure | Snoozed] = loop.create_future()
+    ended: asyncio.Future[Returned | Failure | SnoozeAsked] = loop.create_future()
     context = copy_context()
 
-    def settle(ending: Returned | Failure | Snoozed) -> None:
+    def settle(ending: Returned | Failure | SnoozeAsked) -> None:
         if not ended.done():
             ended.set_result(ending)
 
@@ -54,7 +54,7 @@ async def attempt(
             timer.cancel()
 
 
-def run(task: Task[..., Any], context: Context, payload: str) -> Returned | Failure | Snoozed:
+def run(task: Task[..., Any], context: Context, payload: str) -> Returned | Failure | SnoozeAsked:
     """Run one request in this thread. An exception of the task becomes a `Failure`."""
     try:
         with around_run(task, context):

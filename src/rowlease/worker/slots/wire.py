@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowlease.model import Failure
-from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, retry_after, snooze_for
+from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked, retry_after, snooze_for
 
 #: The header of a request: the size of the body in bytes, the index of the task, the end of the
 #: lease (by `clock.now`), the request's id, its lock token, its attempt, its maximum number of
@@ -20,7 +20,7 @@ from rowlease.worker.attempt import Ending, NotRun, Returned, Snoozed, retry_aft
 #: the headers, then the payload.
 REQUEST = struct.Struct("=IHdqqIIHH")
 #: The header of an outcome: the size of the body in bytes, a code, and the run time in seconds.
-OUTCOME = struct.Struct("=IBd")
+OUTCOME_HEADER = struct.Struct("=IBd")
 #: The codes of outcomes. READY and BROKEN are the answers to the set-up. The body of DONE is the
 #: result, if there is one. The body of FAILED and DEAD is the error, its type and its traceback,
 #: separated by NUL. The body of RETRY is SECONDS, then the same three strings; the body of SNOOZED
@@ -32,7 +32,7 @@ SECONDS = struct.Struct("=d")
 #: The header of the set-up, the first message: the size of the JSON in bytes. `child_program` has a
 #: copy, because it reads the set-up before it can import this module.
 SET_UP = struct.Struct("=I")
-READ_BYTES = 1 << 16
+REQUEST_READ_BYTES = 1 << 16
 #: The replacement for NUL in a string, because no database can store NUL.
 NUL = "\N{REPLACEMENT CHARACTER}"
 
@@ -43,7 +43,7 @@ def packed(ending: Ending) -> tuple[int, bytes]:
         return DONE, b"" if ending.result is None else ending.result.encode()
     if isinstance(ending, NotRun):
         return NOT_RUN, b""
-    if isinstance(ending, Snoozed):
+    if isinstance(ending, SnoozeAsked):
         return SNOOZED, SECONDS.pack(ending.after.total_seconds()) + ending.reason.encode()
     parts = (ending.error, ending.error_type or "", ending.traceback or "")
     text = "\0".join(part.replace("\0", NUL) for part in parts).encode()
@@ -63,7 +63,7 @@ def unpacked(code: int, body: bytes) -> Ending:
             return Failure("the task wrote into the pipe to its worker: its result is not text")
     if code == SNOOZED and len(body) >= SECONDS.size:
         (seconds,) = SECONDS.unpack_from(body)
-        return Snoozed(snooze_for(seconds), body[SECONDS.size :].decode(errors="replace"))
+        return SnoozeAsked(snooze_for(seconds), body[SECONDS.size :].decode(errors="replace"))
     after = None
     if code == RETRY and len(body) >= SECONDS.size:
         (seconds,) = SECONDS.unpack_from(body)
@@ -74,7 +74,7 @@ def unpacked(code: int, body: bytes) -> Ending:
 
 def write(fd: int, code: int, seconds: float, body: bytes) -> None:
     """Write one outcome."""
-    data = memoryview(OUTCOME.pack(len(body), code, seconds) + body)
+    data = memoryview(OUTCOME_HEADER.pack(len(body), code, seconds) + body)
     while data:
         data = data[os.write(fd, data) :]
 
@@ -82,7 +82,7 @@ def write(fd: int, code: int, seconds: float, body: bytes) -> None:
 def read_frames(fd: int) -> Iterator[tuple[tuple[Any, ...], bytes]]:
     """Read requests until the pipe ends. Yield the fields of `REQUEST` and the body of each."""
     rest = b""
-    while data := os.read(fd, READ_BYTES):
+    while data := os.read(fd, REQUEST_READ_BYTES):
         buffer = rest + data
         place = 0
         while len(buffer) - place >= REQUEST.size:
