@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rowlease.client.queues import Change, QueueInfo, Queues
     from rowlease.declared_queues import QueueSettings
 
-QUEUE_COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
+QUEUE_TABLE_COLUMNS = ("queue", "state", "pending", "scheduled", "processing", "failed", "oldest")
 CORRECTED = ("queue_name", "priority", "batch_id", "counter", "was", "actual")
 
 
@@ -137,12 +137,12 @@ def list_all(dsn: str | None, as_json: bool) -> None:
         show_json(rows)
         return
     show_table(
-        QUEUE_COLUMNS,
+        QUEUE_TABLE_COLUMNS,
         (
             (
                 row["queue_name"],
                 "paused" if row["paused"] else "open",
-                *(row[count] for count in QUEUE_COLUMNS[2:-1]),
+                *(row[count] for count in QUEUE_TABLE_COLUMNS[2:-1]),
                 age(row["oldest_seconds"]),
             )
             for row in rows

@@ -7,7 +7,7 @@ import click
 from rowlease.cli.options import dsn_option, json_option
 from rowlease.cli.tables import show_rows
 
-WORKER_COLUMNS = (
+WORKER_TABLE_COLUMNS = (
     "worker_id",
     "queue_names",
     "busy",
@@ -28,5 +28,5 @@ def workers(dsn: str | None, as_json: bool) -> None:
     with connect(dsn) as store:
         rows = store.list_workers()
     show_rows(
-        rows, WORKER_COLUMNS, as_json, "no worker is registered; see `rowlease worker --help`"
+        rows, WORKER_TABLE_COLUMNS, as_json, "no worker is registered; see `rowlease worker --help`"
     )
