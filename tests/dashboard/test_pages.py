@@ -316,7 +316,7 @@ def test_a_search_reads_more_at_each_step(
 
     monkeypatch.setattr(pages, "SEARCH", 60.0)
     monkeypatch.setattr(pages, "FIRST_LOOK", 2)
-    monkeypatch.setattr(pages, "LOOK", 4)
+    monkeypatch.setattr(pages, "MAX_READ_PER_CALL", 4)
     monkeypatch.setattr(pages, "find", noted)
     enqueued(store, *["{}"] * 11)
     assert "No request matches" in plain(browser.get("/requests?filter=dedup:one"))
