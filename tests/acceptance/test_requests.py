@@ -319,7 +319,7 @@ def test_an_operation_goes_on_when_its_session_is_ended(client: Client, sql: Sql
 def test_a_number_of_requests_is_said_once(requests: Run, sql: Sql) -> None:
     sql(MANY, [35_000])
     printed = requests("cancel", "kind:nothing")
-    assert printed.stdout.startswith("cancelled 0 requests")
+    assert printed.stdout.startswith("0 requests were cancelled")
     assert printed.stderr.count("so far") == 1
 
 
@@ -328,22 +328,24 @@ def test_a_person_changes_requests(client: Client, requests: Run) -> None:
     tried = requests("requeue", "status:failed error:timeout", "--dry-run")
     assert tried.returncode == 0
     assert tried.stdout.splitlines()[1].split()[:4] == [str(failed), "default", "resize", "Failed"]
-    assert tried.stdout.splitlines()[-1] == "would requeue 1 request; it is listed above"
+    assert tried.stdout.splitlines()[-1] == "1 request would be requeued; it is listed above"
     assert client.get(failed).status() == "Failed"
     done = requests("requeue", str(failed), "--actor", "ann")
-    assert re.fullmatch(r"requeued 1 request \(operation \d+\)\n", done.stdout)
+    assert re.fullmatch(r"1 request was requeued \(operation \d+\)\n", done.stdout)
     done = json.loads(requests("reprioritise", "kind:resize", "--priority", "7", "--json").stdout)
     assert (done["num_requests"], done["outcomes"], done["more"]) == (2, {"ok": 2}, False)
     done = requests("reschedule", str(waits), "--delay", "1h")
-    assert done.stdout.startswith("rescheduled 1 request (")
+    assert done.stdout.startswith("1 request was given the new due time (")
     done = requests("reschedule", str(waits), "--at", "2090-01-01T00:00")
     assert client.get(waits).read().due_time.year == 2090  # type: ignore[union-attr]
     client.store.dequeue("host1:1:ab", ["default"], 1)
-    assert requests("break", "worker:host1").stdout.startswith("ended the leases of 1 request (")
+    done = requests("break", "worker:host1")
+    assert done.stdout.startswith("1 request was taken from the worker, to wait again (")
     client.store.dequeue("host1:1:ab", ["default"], 1)
     done = requests("cancel", "queue:default")
     assert "1 running: asked to stop" in done.stdout
-    assert requests("purge", "queue:default status:cancelled").stdout.startswith("purged 1 request")
+    done = requests("purge", "queue:default status:cancelled")
+    assert done.stdout.startswith("1 request was deleted for good (")
 
 
 def test_a_copy_of_a_finished_request_is_named(client: Client, requests: Run) -> None:
@@ -383,7 +385,7 @@ def test_a_user_without_a_name_changes_requests(
 
     monkeypatch.setattr("getpass.getuser", unknown)
     client.enqueue(resize, "x")
-    assert requests("cancel", "queue:default").stdout.startswith("cancelled 1 request (")
+    assert requests("cancel", "queue:default").stdout.startswith("1 request was cancelled")
     assert client.store.list_operations()[0].actor is None
 
 

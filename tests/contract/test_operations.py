@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from rowlease.errors import QueueFull, RoutineError
-from rowlease.model import Failure, Outcome, Step
+from rowlease.model import VERBS, Failure, Outcome, Step
 from tests.contract.sessions import Clock, Session
 
 DEAD = Failure("TimeoutError: no answer", dead=True)
-VERBS = ("cancel", "requeue", "reprioritise", "reschedule", "break", "purge")
 LIVE = ("Scheduled", "Pending", "Processing")
 
 
@@ -52,24 +51,6 @@ def status(store: Session, request: int) -> str:
     return str(store.row(request)["status"])
 
 
-DEFAULTS = {
-    "cancel": LIVE,
-    "requeue": ("Failed",),
-    "reprioritise": LIVE,
-    "reschedule": ("Scheduled", "Pending"),
-    "break": ("Processing",),
-    "purge": ("Failed",),
-}
-TAKES = {
-    "cancel": (*LIVE, "Failed"),
-    "requeue": ("Failed", "Complete", "Cancelled"),
-    "reprioritise": (*LIVE, "Failed"),
-    "reschedule": ("Scheduled", "Pending"),
-    "break": ("Processing",),
-    "purge": ("Scheduled", "Pending", "Failed", "Complete", "Cancelled"),
-}
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_takes_the_requests_that_an_operator_expects(verb: str, store: Session) -> None:
     made = one_of_each(store)
@@ -77,7 +58,7 @@ def test_a_verb_takes_the_requests_that_an_operator_expects(verb: str, store: Se
     store.put(queue="other")
     before = store.everything()
     tried = store.operate(verb, arguments=arguments(verb), dry_run=True, queue="default")
-    assert touched(tried) == sorted(made[status] for status in DEFAULTS[verb])
+    assert touched(tried) == sorted(made[status] for status in VERBS[verb].takes_unnamed)
     assert (tried.operation_id, store.everything(), store.rows("operation", "verb")) == (
         None, before, [("configure_queue",)]
     )  # fmt: skip
@@ -95,12 +76,12 @@ def test_a_verb_takes_named_requests_only_in_a_status_that_it_can_change(
     made = one_of_each(store)
     every = list(made.values())
     tried = store.operate(verb, arguments=arguments(verb), dry_run=True, ids=every)
-    assert touched(tried) == sorted(made[status] for status in TAKES[verb])
+    assert touched(tried) == sorted(made[status] for status in VERBS[verb].takes)
     done = store.operate(verb, arguments=arguments(verb), ids=every)
     assert done.touched == tried.touched or verb == "requeue"
     assert [one[:2] for one in done.touched] == [one[:2] for one in tried.touched]
     recounts(store)
-    for refused in set(made) - set(TAKES[verb]):
+    for refused in set(made) - set(VERBS[verb].takes):
         with pytest.raises(RoutineError, match=f"{verb} takes requests that are"):
             store.operate(verb, arguments=arguments(verb), queue="default", status=refused)
 
@@ -348,7 +329,7 @@ def test_an_operation_goes_on_until_nothing_is_left(verb: str, store: Session) -
     for _ in range(3):
         one_of_each(store)
     rows = store.rows("requests", "request_id", "status")
-    wanted = [request for request, status in rows if status in DEFAULTS[verb]]
+    wanted = [request for request, status in rows if status in VERBS[verb].takes_unnamed]
     step = store.operate(verb, arguments=arguments(verb), queue="default", limit=2, actor="ann")
     found = touched(step)
     while step.after is not None:

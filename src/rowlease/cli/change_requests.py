@@ -21,7 +21,6 @@ from rowlease.cli.options import (
 )
 from rowlease.cli.requests import show_requests
 from rowlease.cli.say import say
-from rowlease.counts import counted
 
 if TYPE_CHECKING:
     from rowlease.client.operations import Operation
@@ -54,7 +53,7 @@ EXAMPLE = "The filter is that of `rowlease requests list`, in quotes, or ids."
     {EXAMPLE} Dead letters are cancelled only by status:failed or by
     their ids.""")
 def cancel_requests(**given: Any) -> None:
-    operate("cancel", "cancelled", given)
+    operate("cancel", given)
 
 
 @change_command(f"""Make dead letters wait again.
@@ -62,7 +61,7 @@ def cancel_requests(**given: Any) -> None:
     {EXAMPLE} With status:complete or status:cancelled, or by their ids, finished requests are
     enqueued again as new requests.""")
 def requeue_requests(**given: Any) -> None:
-    operate("requeue", "requeued", given)
+    operate("requeue", given)
 
 
 @change_command(f"""Change the priority of waiting and running requests.
@@ -73,7 +72,7 @@ def requeue_requests(**given: Any) -> None:
 def reprioritise_requests(priority: int | None, **given: Any) -> None:
     if priority is None and given["resume"] is None:
         raise click.UsageError("give --priority, the new priority")
-    operate("reprioritise", "reprioritised", given, priority=priority)
+    operate("reprioritise", given, priority=priority)
 
 
 @change_command(f"""Change the due time of waiting requests.
@@ -83,7 +82,7 @@ def reprioritise_requests(priority: int | None, **given: Any) -> None:
 @click.option("--delay", type=duration, help="Due this long from now, such as 1h.")
 @click.option("--at", "due_time", callback=time_of, help=f"Due at this time: {TIME_FORM}.")
 def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **given: Any) -> None:
-    operate("reschedule", "rescheduled", given, delay=delay, due_time=due_time)
+    operate("reschedule", given, delay=delay, due_time=due_time)
 
 
 @change_command(f"""End the leases of running requests, so that they wait again.
@@ -91,7 +90,7 @@ def reschedule_requests(delay: timedelta | None, due_time: datetime | None, **gi
     A request without attempts left becomes a dead letter. {EXAMPLE} worker:ID ends
     all leases of a worker; worker:HOST those of a host.""")
 def break_requests(**given: Any) -> None:
-    operate("break", "ended the leases of", given)
+    operate("break", given)
 
 
 @change_command(f"""Delete dead letters for good.
@@ -99,10 +98,10 @@ def break_requests(**given: Any) -> None:
     {EXAMPLE} Waiting and finished requests are deleted only by their
     status or by their ids.""")
 def purge_requests(**given: Any) -> None:
-    operate("purge", "purged", given)
+    operate("purge", given)
 
 
-def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> None:
+def operate(verb: str, given: dict[str, Any], **arguments: Any) -> None:
     """Run an operation, and print what it has done."""
     from rowlease.client.database import connect
     from rowlease.client.operations import Requests
@@ -148,7 +147,7 @@ def operate(verb: str, past: str, given: dict[str, Any], **arguments: Any) -> No
             shown = store.find_requests(ids=[one.request_id for one in done.first])
             if shown.requests:
                 show_requests(shown.requests)
-    show_outcome(verb, past, done, given["dry_run"])
+    show_outcome(verb, done, given["dry_run"])
 
 
 def filter_of(terms: tuple[str, ...]) -> str:
@@ -158,28 +157,25 @@ def filter_of(terms: tuple[str, ...]) -> str:
     return " ".join(terms)
 
 
-def show_outcome(verb: str, past: str, done: Operation, dry_run: bool) -> None:
-    number = counted(done.num_requests, "request")
+def show_outcome(verb: str, done: Operation, dry_run: bool) -> None:
+    from rowlease.model import WHY_UNCHANGED, Outcome, were_done, would_be_done
+
     if dry_run:
-        least = "at least " if done.more else ""
         first = "it is" if done.num_requests == 1 else f"the first {len(done.first)} are"
         listed = f"; {first} listed above" if done.first else ""
-        say(f"would {verb} {least}{number}{listed}")
+        say(would_be_done(verb, done.num_requests, done.more) + listed)
     else:
-        say(f"{past} {number} (operation {done.operation_id})")
+        say(f"{were_done(verb, done.num_requests)} (operation {done.operation_id})")
         copied = [one for one in done.first if one.new_request_id is not None]
         for one in copied:
             say(f"request {one.request_id} is enqueued again as {one.new_request_id}")
         if copied and done.num_requests > len(done.first):
             say("the table requeued has the others")
-    for outcome, meaning in (
-        ("cancel_requested", "running: asked to stop"),
-        ("duplicate", "not changed: a live request has the same dedup key"),
-        ("waits", "not changed: waiting for a batch; give their ids to change their due times"),
-        ("not_found", "not changed: the payload was not kept, or the queue was deleted"),
-    ):
-        if count := {str(key): value for key, value in done.outcomes.items()}.get(outcome):
-            say(f"{count:,} {meaning}")
+    if asked := done.outcomes.get(Outcome.CANCEL_REQUESTED):
+        say(f"{asked:,} running: asked to stop")
+    for outcome, why in WHY_UNCHANGED.items():
+        if count := done.outcomes.get(outcome):
+            say(f"{count:,} not changed: {why}")
 
 
 CHANGES = (

@@ -160,8 +160,7 @@ class Requests:
         """Continue an operation that was interrupted.
 
         Args:
-            verb: the verb of the operation: cancel, requeue, reprioritise, reschedule, break or
-                purge.
+            verb: the verb of the operation, one of `rowlease.model.VERBS`.
         """
         return run_steps(steps(self._store, verb, {}, operation_id=operation_id), progress)
 

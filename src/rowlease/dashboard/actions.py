@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 from starlette.datastructures import QueryParams
 
 from rowlease.client.operations import run_steps, steps
-from rowlease.counts import counted
 from rowlease.dashboard import edits, queue_actions
 from rowlease.dashboard.previews import Applied, Preview
 from rowlease.durations import parse_duration
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.filters.language import parse
-from rowlease.model import Outcome
+from rowlease.model import VERBS, WHY_UNCHANGED, were_done, would_be_done
 from rowlease.store import Store
 
 #: The number of requests that a preview lists.
@@ -75,11 +74,10 @@ def preview_requests(verb: str, store: Store, form: QueryParams) -> Preview:
         steps(store, verb, _filters(form), _arguments(verb, form), dry_run=True),
         is_over=lambda so_far: sum(so_far.outcomes.values()) >= MAX_COUNTED_REQUESTS,
     )
-    many = f"{found.num_requests:,}" + " or more" * found.more
-    sentence = f"{many} request{'' if many == '1' else 's'} would be {DONE[verb]}."
+    sentence = f"{would_be_done(verb, found.num_requests, found.more)}."
     if not found.num_requests:
-        sentence = f"There is no request that would be {DONE[verb]}."
-    for outcome, why in WHY_NOT.items():
+        sentence = f"There is no request that would be {VERBS[verb].done}."
+    for outcome, why in WHY_UNCHANGED.items():
         if count := found.outcomes.get(outcome):
             sentence += f" {count:,} would not: {why}."
     listed = (store.get_request(one.request_id) for one in found.first[:PREVIEW_LENGTH])
@@ -97,26 +95,10 @@ def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Appl
         steps(store, verb, filters, arguments, actor=actor, operation_id=operation_id),
         is_over=lambda _: monotonic() > ends,
     )
-    num = done.num_requests
-    sentence = f"{counted(num, 'request')} {'was' if num == 1 else 'were'} {DONE[verb]}."
+    sentence = f"{were_done(verb, done.num_requests)}."
     if not done.more:
         return Applied(sentence)
     return Applied(f"{sentence} More requests match the filter.", done.operation_id)
-
-
-DONE = {
-    "cancel": "cancelled, or asked to stop if running",
-    "requeue": "requeued",
-    "reprioritise": "given the new priority",
-    "reschedule": "given the new due time",
-    "break": "taken from the worker, to wait again",
-    "purge": "deleted for good",
-}
-WHY_NOT = {
-    Outcome.DUPLICATE: "a live request has the same dedup key",
-    Outcome.WAITS: "they wait for a batch; select them one by one to end that",
-    Outcome.NOT_FOUND: "the payload was not kept, or the queue was deleted",
-}
 
 
 def priority(text: str) -> dict[str, Any]:
@@ -146,40 +128,33 @@ def _arguments(verb: str, form: QueryParams) -> dict[str, Any]:
     return found
 
 
-def _on_requests(
-    verb: str, title: str, statuses: str, argument: Argument | None = None, *, danger: bool = False
-) -> Action:
+def _on_requests(verb: str, title: str) -> Action:
+    """The action of a verb of `rowlease.model.verbs`."""
+    about = VERBS[verb]
     return Action(
         title,
-        danger,
+        about.is_dangerous,
         partial(preview_requests, verb),
         partial(run_requests, verb),
-        tuple(statuses.split()),
-        argument,
+        about.takes,
+        ARGUMENTS[about.argument] if about.argument else None,
     )
 
 
+#: The arguments of verbs, by name.
+ARGUMENTS = {
+    "priority": Argument("priority", "New priority", "0", priority),
+    "delay": Argument("delay", "Due after, such as 30s, 5m or 2h", "0s", delay),
+}
 #: The actions. Each key is the last part of the URL's path; for actions on requests, it is also the
 #: verb of the operation.
 ACTIONS = {
-    "requeue": _on_requests("requeue", "Requeue", "Failed Complete Cancelled"),
-    "cancel": _on_requests("cancel", "Cancel", "Scheduled Pending Processing Failed"),
-    "reprioritise": _on_requests(
-        "reprioritise",
-        "Reprioritise",
-        "Scheduled Pending Processing Failed",
-        Argument("priority", "New priority", "0", priority),
-    ),
-    "reschedule": _on_requests(
-        "reschedule",
-        "Reschedule",
-        "Scheduled Pending",
-        Argument("delay", "Due after, such as 30s, 5m or 2h", "0s", delay),
-    ),
-    "break": _on_requests("break", "Break the lease", "Processing", danger=True),
-    "purge": _on_requests(
-        "purge", "Purge", "Scheduled Pending Failed Complete Cancelled", danger=True
-    ),
+    "requeue": _on_requests("requeue", "Requeue"),
+    "cancel": _on_requests("cancel", "Cancel"),
+    "reprioritise": _on_requests("reprioritise", "Reprioritise"),
+    "reschedule": _on_requests("reschedule", "Reschedule"),
+    "break": _on_requests("break", "Break the lease"),
+    "purge": _on_requests("purge", "Purge"),
     "pause": Action("Pause", False, queue_actions.preview_pause, queue_actions.pause),
     "resume": Action("Resume", False, queue_actions.preview_resume, queue_actions.resume),
     "configure-queue": Action("Change", False, edits.preview_queue, edits.configure_queue),

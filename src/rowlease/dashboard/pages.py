@@ -14,12 +14,11 @@ from starlette.exceptions import HTTPException
 
 from rowlease.client.find_requests import MAX_READ_PER_CALL, find
 from rowlease.dashboard import charts, edits, formats, samples
-from rowlease.dashboard.actions import DONE
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import STATUSES
 from rowlease.filters.language import parse_integer
-from rowlease.model import Finding, Found, Request, WorkerState
+from rowlease.model import VERBS, Finding, Found, Request, WorkerState
 from rowlease.store import Store
 from rowlease.worker.timings import WORKER_SILENT
 
@@ -220,7 +219,7 @@ def edit(make: Callable[[Store, QueryParams], edits.Edit], view: Visit) -> dict[
 
 def audit(view: Visit) -> dict[str, Any]:
     operations = view.store.list_operations(limit=MAX_TABLE_ROWS)
-    return {"operations": operations, "verbs": DONE, "most": MAX_TABLE_ROWS}
+    return {"operations": operations, "verbs": VERBS, "most": MAX_TABLE_ROWS}
 
 
 def health(view: Visit) -> dict[str, Any]:

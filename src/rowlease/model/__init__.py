@@ -59,6 +59,7 @@ from rowlease.model.requests import (
     short_repr,
 )
 from rowlease.model.schedules import DueSchedule, Fired, Schedule, ScheduleClaim
+from rowlease.model.verbs import VERBS, WHY_UNCHANGED, were_done, would_be_done
 
 __all__ = [
     "DUE_RANGE",
@@ -69,6 +70,8 @@ __all__ = [
     "MAX_PAYLOAD_BYTES",
     "MAX_PRIORITY",
     "TEXT",
+    "VERBS",
+    "WHY_UNCHANGED",
     "Advanced",
     "Attempt",
     "BatchState",
@@ -113,4 +116,6 @@ __all__ = [
     "WorkerState",
     "check_type",
     "short_repr",
+    "were_done",
+    "would_be_done",
 ]
