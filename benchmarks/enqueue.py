@@ -29,7 +29,7 @@ from benchmarks.servers import add_dsn, database, described, programs, server
 from benchmarks.tables import Table, at_least, finish, rates, ratio
 from rowlease import Client, untyped_request
 from rowlease.model import Begun, NewRequest
-from rowlease.store import bulk_store, open_store
+from rowlease.store import engine_of, open_store
 
 SINGLES = 1_000
 BATCH = 1_000
@@ -80,7 +80,10 @@ def in_batches(place: str, count: int) -> float:
 
 
 def by_copy(place: str, count: int) -> float:
-    with database(place) as dsn, closing(bulk_store(dsn, "rowlease benchmark")) as store:
+    with (
+        database(place) as dsn,
+        closing(engine_of(dsn).bulk_store("rowlease benchmark")) as store,
+    ):
         count *= COPIED
         run = store.begin_load("bench", "default", "benchmark")
         assert isinstance(run, Begun)

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from rowlease.embedded.binaries import psql
 from rowlease.model import Failure, NewRequest
-from rowlease.store import psql_connection
+from rowlease.store import engine_of
 from rowlease.store.differences import read_catalogue
 from rowlease.store.routines import load_routines
 from rowlease.store.sqlserver.store import SqlServerStore
@@ -115,7 +115,7 @@ def test_every_command_of_the_walk_runs_in_psql_and_does_what_the_page_says(
 def in_psql(dsn: str, user: str, commands: str) -> str:
     """What psql prints; it ends at the first error."""
     url = sa.make_url(dsn).set(username=user, password="p")
-    place, variables = psql_connection(url.render_as_string(hide_password=False))
+    place, variables = engine_of(url.render_as_string(hide_password=False)).psql_connection()
     done = subprocess.run(
         [psql(), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname", place],
         input=commands,

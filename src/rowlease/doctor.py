@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from rowlease.embedded.security_releases import diagnose_embedded
 from rowlease.errors import StoreError
 from rowlease.model import Finding, WorkerState
-from rowlease.store import diagnose_dsn, open_store, schema_differences
+from rowlease.store import engine_of, open_store
 from rowlease.store.revisions import own_version
 from rowlease.worker.timings import WORKER_SILENT
 
@@ -21,15 +21,16 @@ def examine(dsn: str) -> list[Finding]:
     Raises:
         StoreError: the database refused or failed a call.
     """
+    engine = engine_of(dsn)
     with closing(open_store(dsn)) as store:
         store.check_schema()
         sessions = store.diagnose_sessions()
         server = store.diagnose_server(datetime.now(UTC))
-        programs = [*diagnose_dsn(dsn), *diagnose_embedded(dsn)]
+        programs = [*engine.diagnose_dsn(), *diagnose_embedded(dsn)]
         older = old_workers(store.list_workers(), own_version())
         findings = [*programs, *server, *sessions, *store.diagnose(), *older]
     try:
-        different = schema_differences(dsn)
+        different = engine.schema_differences()
     except StoreError as error:
         if error.transient:
             raise

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rowlease.errors import ConfigError
-from rowlease.store import psql_connection
+from rowlease.store import engine_of
 from tests.commands import Run, in_process
 
 #: Prints its arguments and what it finds in its environment.
@@ -57,12 +57,15 @@ def test_psql_gets_its_arguments_and_the_password_by_the_environment(
 
 def test_psql_cannot_open_sql_server() -> None:
     with pytest.raises(ConfigError, match=r"^mssql://sa:\*\*\*@h/d is SQL Server; use sqlcmd$"):
-        psql_connection("mssql://sa:secret@h/d")
+        engine_of("mssql://sa:secret@h/d").psql_connection()
 
 
 def test_what_old_versions_of_psql_do_not_know_is_in_the_environment() -> None:
-    assert psql_connection("postgresql://h/d") == ("dbname=d host=h", {})
-    found = psql_connection("postgresql://:s@h/d?require_auth=scram-sha-256")
+    assert engine_of("postgresql://h/d").psql_connection() == (
+        "dbname=d host=h",
+        {},
+    )
+    found = engine_of("postgresql://:s@h/d?require_auth=scram-sha-256").psql_connection()
     assert found == (
         "dbname=d host=h",
         {"PGPASSWORD": "s", "PGREQUIREAUTH": "scram-sha-256"},

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from rowlease.errors import StoreConflict, StoreTimeout, StoreUnavailable
 from rowlease.model import Begun, NewRequest, Outcome
-from rowlease.store import Store, bulk_store, open_store
+from rowlease.store import Store, engine_of, open_store
 from rowlease.store.pool import MAX_OPEN
 from rowlease.store.postgresql.store import PostgresStore
 from tests.freezing import Freezer
@@ -195,7 +195,7 @@ def test_bulk_writing_and_reading_end_when_the_session_goes_silent(
     proxy: Freezer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rowlease.store.deadlines.BULK", timedelta(seconds=1))
-    with closing(bulk_store(proxy.dsn, "test")) as store:
+    with closing(engine_of(proxy.dsn).bulk_store("test")) as store:
         begun = store.begin_load("load", "default", "one")
         assert isinstance(begun, Begun)
         row = f"load,{begun.run_number},0,x,{{}}\n".encode()

@@ -19,7 +19,7 @@ from rowlease import Client
 from rowlease.embedded.binaries import psql, server_binaries
 from rowlease.errors import AccessDenied
 from rowlease.model import Held
-from rowlease.store import open_store, psql_connection
+from rowlease.store import engine_of, open_store
 from rowlease.store.routines import load_routines
 from tests.conftest import in_database, scratch_database
 
@@ -30,7 +30,7 @@ USERS = ("worker", "reader")
 @pytest.fixture
 def users(dsn: str, sql: Sql, repository: Path) -> Iterator[dict[str, str]]:
     """The DSN of each user that the script made, when it had run twice."""
-    place, variables = psql_connection(dsn)
+    place, variables = engine_of(dsn).psql_connection()
     script = repository / "deploy" / "compose" / "users_postgresql.sql"
     command = [
         str(psql()),

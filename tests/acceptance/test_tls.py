@@ -16,7 +16,7 @@ import trustme
 
 from rowlease.doctor import examine
 from rowlease.errors import StoreUnavailable
-from rowlease.store import diagnose_dsn, open_store
+from rowlease.store import engine_of, open_store
 from rowlease.store.postgresql import connection
 
 PASSWORD = "s3cret"
@@ -168,12 +168,12 @@ def test_a_file_of_openssl_s_variable_is_the_systems(
     ],
 )
 def test_a_host_of_the_network_without_a_choice_is_named(dsn: str, host: str | None) -> None:
-    assert [each.subject for each in diagnose_dsn(dsn)] == ([host] if host else [])
+    assert [each.subject for each in engine_of(dsn).diagnose_dsn()] == ([host] if host else [])
 
 
 def test_a_choice_in_the_environment_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSSLMODE", "verify-full")
-    assert diagnose_dsn("postgresql://u@db.example/d") == []
+    assert engine_of("postgresql://u@db.example/d").diagnose_dsn() == []
 
 
 def test_an_unverified_host_is_logged_once_and_a_finding(

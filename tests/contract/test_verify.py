@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rowlease.model import Outcome
-from rowlease.store import Store, observe, open_store
+from rowlease.store import Store, engine_of, open_store
 from rowlease.verify import _made, checks, verify
 from rowlease.verify.checks import CHECKS, Broken, Trial, cleaned_up
 from tests.contract.sessions import Session
@@ -234,7 +234,7 @@ def test_a_check_refuses_each_wrong_answer(
     refused = set()
     for forge in FORGED[check.__name__]:
         with closing(open_store(dsn)) as opened:
-            trial = Trial(opened, observe(dsn), 100)
+            trial = Trial(opened, engine_of(dsn).observe(), 100)
             opened.configure_queue(trial.queue)
             with monkeypatch.context() as patch:
                 forge(patch, type(opened))
@@ -248,6 +248,6 @@ def test_a_queue_that_cannot_be_deleted_is_no_success(
     store: Session, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(open_store(dsn)) as opened:
-        found = _made(cleaned_up, Trial(opened, observe(dsn), 100))
+        found = _made(cleaned_up, Trial(opened, engine_of(dsn).observe(), 100))
     assert (found.outcome, found.check) == ("error", "cleaned up")
     assert "does not exist" in found.detail

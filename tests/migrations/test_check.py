@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from rowlease.cli.migrate import migrate
 from rowlease.errors import AccessDenied, SchemaMismatch
-from rowlease.store import schema_differences
+from rowlease.store import engine_of
 from rowlease.store.differences import Difference, read_catalogue
 from rowlease.store.routines import Routine, all_files
 from rowlease.store.sqlserver import catalogue
@@ -102,11 +102,11 @@ def changed(server: str) -> Iterator[dict[str, Difference]]:
         connection.execute("create role rowlease_more")
         for change in CHANGES:
             connection.execute(change)
-        yield {one.object.lower(): one for one in schema_differences(dsn)}
+        yield {one.object.lower(): one for one in engine_of(dsn).schema_differences()}
 
 
 def test_a_fresh_database_does_not_differ_but_for_the_tests_clock(fresh: str) -> None:
-    (clock,) = schema_differences(fresh)
+    (clock,) = engine_of(fresh).schema_differences()
     assert (clock.object, clock.advice) == (CLOCK, REINSTALL)
 
 
@@ -139,7 +139,7 @@ def test_migrate_puts_routines_in_place_again_after_the_row_was_deleted(server: 
                 connection.execute(change)
         connection.execute("delete from rowlease.SchemaInfo")
         sqlserver.apply(dsn)
-        assert [one.object for one in schema_differences(dsn)] == [CLOCK]
+        assert [one.object for one in engine_of(dsn).schema_differences()] == [CLOCK]
 
 
 def test_the_command_prints_each_difference_and_exits_with_1(fresh: str) -> None:
@@ -155,7 +155,7 @@ def test_a_database_of_a_newer_release_is_not_compared(server: str) -> None:
         with closing(sqlserver.connect(dsn)) as connection:
             connection.execute("update rowlease.alembic_version set version_num = '9999'")
         with pytest.raises(SchemaMismatch, match="migrated by a newer release"):
-            schema_differences(dsn)
+            engine_of(dsn).schema_differences()
 
 
 def test_a_user_who_does_not_see_all_definitions_learns_what_to_grant(
@@ -163,7 +163,7 @@ def test_a_user_who_does_not_see_all_definitions_learns_what_to_grant(
 ) -> None:
     monkeypatch.setattr(catalogue, "sees_all", lambda connection: False)
     with pytest.raises(AccessDenied, match="grant it VIEW DEFINITION"):
-        schema_differences(fresh)
+        engine_of(fresh).schema_differences()
 
 
 # -- Babelfish -----------------------------------------------------------------------------------

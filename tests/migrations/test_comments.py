@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from rowlease.store import comments as module
-from rowlease.store import migrate, schema_differences
+from rowlease.store import engine_of, migrate
 from rowlease.store import routines as routines_module
 from rowlease.store.comments import read_comments
 from rowlease.store.differences import read_catalogue
 from rowlease.store.routines import all_files, packaged_folder
-from rowlease.store.sqlserver.descriptions import descriptions
+from rowlease.store.sqlserver.descriptions import descriptions, pascal_case
 from tests.contract import sqlserver
 from tests.migrations.catalogue import DAILY
 
@@ -103,7 +103,7 @@ def test_every_table_column_and_routine_of_the_release_has_a_comment(engine: str
     objects |= {
         made[2].lower() for file in all_files(engine) if (made := module.MADE.search(file.body))
     }
-    found = read_comments(engine)
+    found = read_comments(engine, pascal_case if engine == "sqlserver" else str)
     has = {name.replace("view ", "table ") for name in found}
     has |= {name.partition(" ")[2].lower() for name in found}
     assert objects - has <= {
@@ -114,8 +114,8 @@ def test_every_table_column_and_routine_of_the_release_has_a_comment(engine: str
 
 
 def test_both_engines_say_the_same_of_the_same_column() -> None:
-    ours = {module._pascal(name): text for name, text in read_comments("postgresql").items()}
-    theirs = read_comments("sqlserver")
+    ours = {pascal_case(name): text for name, text in read_comments("postgresql").items()}
+    theirs = read_comments("sqlserver", pascal_case)
     same = {name for name in theirs if name.startswith("column ") and name in ours}
     assert len(same) > 150
     assert {name for name in same if ours[name] != theirs[name]} == set()
@@ -150,7 +150,7 @@ def test_a_changed_comment_is_migrated_and_differs_in_nothing(
         " where attrelid = 'rowlease.queue'::regclass and attname = 'priority'"
     )
     assert sql(query) == [("it's another",)]
-    assert schema_differences(dsn) == []
+    assert engine_of(dsn).schema_differences() == []
 
 
 def in_versions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_every_object_has_its_comment_on_sqlserver(connection: Any) -> None:
         query = query.replace("1 = 1", "1 = 0")  # it keeps none of a view's columns
     found = {name.lower(): text for name, text in connection.execute(query).fetchall()}
     assert not [name for name, comment in found.items() if not comment]
-    wanted = {name.lower(): text for name, text in read_comments("sqlserver").items()}
+    wanted = {name.lower(): text for name, text in read_comments("sqlserver", pascal_case).items()}
     if is_babelfish:
         wanted = {name: text for name, text in wanted.items() if name in found}
     assert found == wanted

@@ -16,7 +16,7 @@ from rowlease.cli.migrate import migrate as migrate_command
 from rowlease.embedded.binaries import psql
 from rowlease.errors import SchemaMismatch
 from rowlease.model import Failure, NewRequest, Outcome
-from rowlease.store import Store, migrate, migration_sql, open_store, schema_differences
+from rowlease.store import Store, engine_of, migrate, open_store
 from rowlease.store.postgresql.migrate import INDEX_LOCK
 from tests.conftest import in_database, scratch_database
 
@@ -112,11 +112,11 @@ def test_migrate_creates_every_missing_index(dsn: str, sql: Sql, store: Store) -
     dropped = names(sql)
     assert len(dropped) > 25
     sql(f"drop index {', '.join(dropped)}")
-    advice = {one.object: one.advice for one in schema_differences(dsn)}
+    advice = {one.object: one.advice for one in engine_of(dsn).schema_differences()}
     assert set(advice.values()) == {"run `rowlease migrate`, which creates it while workers work"}
     done = migrate(dsn)
     assert (sorted(done.indexes), done.changed) == (dropped, False)
-    assert schema_differences(dsn) == []
+    assert engine_of(dsn).schema_differences() == []
     assert sql(INVALID) == []
     assert migrate(dsn).indexes == ()
     work(store)
@@ -128,7 +128,7 @@ def test_an_index_of_the_history_is_created_once_more_on_every_partition(
     for _ in range(2):
         sql("drop index rowlease.queue_history_request")
         migrate(dsn)
-    assert schema_differences(dsn) == []
+    assert engine_of(dsn).schema_differences() == []
     assert sql(INVALID) == []
 
 
@@ -142,7 +142,7 @@ def test_what_an_interrupted_migrate_has_left_is_made_whole(dsn: str, sql: Sql) 
     assert len(sql(INVALID)) == 2
     done = migrate(dsn)
     assert done.indexes == ("rowlease.queue_failed", "rowlease.queue_history_request")
-    assert schema_differences(dsn) == []
+    assert engine_of(dsn).schema_differences() == []
     assert sql(INVALID) == []
 
 
@@ -150,7 +150,7 @@ def test_an_index_with_another_definition_stays(dsn: str, sql: Sql) -> None:
     sql("drop index rowlease.queue_failed")
     sql("create index queue_failed on rowlease.queue (kind)")
     assert migrate(dsn).indexes == ()
-    ((one,),) = [(each.advice,) for each in schema_differences(dsn)]
+    ((one,),) = [(each.advice,) for each in engine_of(dsn).schema_differences()]
     assert one.startswith("change it to what the migrations make: CREATE INDEX queue_failed")
 
 
@@ -181,7 +181,7 @@ def test_an_index_that_its_rows_do_not_allow_holds_up_no_other(
         assert "Key (queue_name, dedup_key)=(default, k) is duplicated" in str(done.advice)
     sql(f"update rowlease.queue set dedup_key = null where request_id = {second.request_id}")
     assert migrate(dsn).indexes == ("rowlease.queue_dedup",)
-    assert schema_differences(dsn) == []
+    assert engine_of(dsn).schema_differences() == []
 
 
 def test_one_session_at_a_time_creates_indexes(dsn: str, sql: Sql) -> None:
@@ -196,14 +196,14 @@ def test_the_script_for_a_dba_creates_them(dsn: str, sql: Sql) -> None:
     sql("drop index rowlease.queue_failed, rowlease.queue_history_request")
     subprocess.run(
         [psql(), "-X", "-q", "-v", "ON_ERROR_STOP=1", dsn],
-        input=migration_sql(dsn),
+        input=engine_of(dsn).migration_sql(),
         text=True,
         check=True,
         capture_output=True,
     )
-    assert schema_differences(dsn) == []
+    assert engine_of(dsn).schema_differences() == []
     assert sql(INVALID) == []
-    assert migration_sql(dsn).endswith("nothing to do\n")
+    assert engine_of(dsn).migration_sql().endswith("nothing to do\n")
 
 
 def test_the_command_names_what_it_has_created(dsn: str, sql: Sql) -> None:

@@ -25,7 +25,7 @@ import rowlease
 from rowlease.cli.migrate import migrate as migrate_command
 from rowlease.errors import SchemaMismatch, StoreError
 from rowlease.model import NewRequest
-from rowlease.store import Migrated, migrate, migration_sql, open_store, schema_differences
+from rowlease.store import Migrated, engine_of, migrate, open_store
 from rowlease.store import revisions as revisions_module
 from rowlease.store.differences import read_catalogue
 from rowlease.store.postgresql import migrate as module
@@ -243,10 +243,10 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> None:
     migrate(empty)
-    assert schema_differences(empty) == []
+    assert engine_of(empty).schema_differences() == []
     run(empty, change)
     name, wanted, found = CHANGES[change]
-    (one,) = (one for one in schema_differences(empty) if one.object == name)
+    (one,) = (one for one in engine_of(empty).schema_differences() if one.object == name)
     for part, definition in ((wanted, one.expected), (found, one.found)):
         assert (part is None) == (definition is None)
         assert part is None or part in (definition or "")
@@ -257,7 +257,7 @@ def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> No
     if "run `rowlease migrate`" in one.advice:
         run(empty, "delete from rowlease.schema_info")
         migrate(empty)
-        assert name not in [one.object for one in schema_differences(empty)]
+        assert name not in [one.object for one in engine_of(empty).schema_differences()]
 
 
 def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
@@ -306,16 +306,16 @@ def test_a_restored_dump_has_no_differences(empty: str) -> None:
     migrate(empty)
     for (definition,) in run(empty, PRINTED):
         run(empty, definition)
-    assert schema_differences(empty) == []
+    assert engine_of(empty).schema_differences() == []
 
 
 def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
     with pytest.raises(SchemaMismatch, match="run `rowlease migrate`"):
-        schema_differences(empty)
+        engine_of(empty).schema_differences()
     migrate(empty)
     run(empty, NEWER)
     with pytest.raises(SchemaMismatch, match="migrated by a newer release"):
-        schema_differences(empty)
+        engine_of(empty).schema_differences()
 
 
 def test_migrating_again_changes_nothing(empty: str) -> None:
@@ -462,12 +462,12 @@ def test_routines_of_a_newer_release_are_left_alone(
 
 
 def test_the_script_for_a_dba_makes_the_fresh_schema(empty: str, fresh: dict[str, str]) -> None:
-    script = migration_sql(empty)
+    script = engine_of(empty).migration_sql()
     assert run(empty, "select to_regnamespace('rowlease')") == [(None,)], "it only printed"
     run(empty, script)
     assert snapshot(empty) == fresh
     assert not migrate(empty).changed
-    assert "nothing to do" in migration_sql(empty)
+    assert "nothing to do" in engine_of(empty).migration_sql()
 
 
 def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
@@ -477,14 +477,14 @@ def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
     run(empty, "create function rowlease.old_routine() returns integer language sql return 1")
     run(empty, "create or replace function rowlease.now() returns timestamptz return now()")
     run(empty, "update rowlease.schema_info set routines_hash = 'other'")
-    run(empty, migration_sql(empty))
+    run(empty, engine_of(empty).migration_sql())
     assert snapshot(empty) == fresh
 
 
 def test_the_script_for_a_dba_does_not_wait_long_for_a_table(empty: str) -> None:
     migrate(empty)
     run(empty, "update rowlease.schema_info set routines_hash = 'other'")
-    script = migration_sql(empty)
+    script = engine_of(empty).migration_sql()
     with psycopg.connect(empty) as backup:
         backup.execute("lock rowlease.schema_info")
         with pytest.raises(psycopg.errors.LockNotAvailable):
@@ -499,7 +499,7 @@ def test_new_routines_wait_for_no_reader_or_writer_of_a_table(empty: str) -> Non
     with psycopg.connect(empty) as others:
         ((names,),) = run(empty, f"{tables} where relkind in ('r', 'p') and {ours}")
         others.execute(f"lock {names} in row exclusive mode")
-        run(empty, migration_sql(empty))
+        run(empty, engine_of(empty).migration_sql())
 
 
 def test_a_standby_or_read_only_database_is_an_error_of_one_sentence(empty: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from rowlease.errors import AccessDenied, SchemaMismatch
 from rowlease.model import NewRequest
-from rowlease.store import migrate, migration_sql, open_store, schema_differences
+from rowlease.store import engine_of, migrate, open_store
 from tests.commands import in_test
 from tests.conftest import in_database, scratch_database
 
@@ -130,7 +130,7 @@ def test_the_first_migration_wants_an_empty_schema(thing: str, server_dsn: str) 
             with pytest.raises(SchemaMismatch, match=r"not empty: it has .*drop the schema first"):
                 migrate(dsn)
             with pytest.raises(psycopg.Error, match="not empty"):
-                connection.execute(migration_sql(dsn).encode())
+                connection.execute(engine_of(dsn).migration_sql().encode())
             connection.rollback()
             connection.execute("drop schema rowlease cascade; create schema rowlease")
         assert migrate(dsn).changed
@@ -157,9 +157,9 @@ def test_a_migration_revokes_what_the_release_does_not_grant(server_dsn: str) ->
                 "grant delete on rowlease.queue to rowlease_operator;"
                 "delete from rowlease.schema_info"  # the next migration puts everything in place
             )
-            assert schema_differences(dsn)
+            assert engine_of(dsn).schema_differences()
             migrate(dsn)
-            assert schema_differences(dsn) == []
+            assert engine_of(dsn).schema_differences() == []
             left = admin.execute(
                 "select count(*) from pg_shdepend d join pg_roles r on r.oid = d.refobjid"
                 " where r.rolname = any(%s) and d.deptype = 'a'",
@@ -188,7 +188,7 @@ def test_a_partition_of_the_history_is_not_for_everybody(server_dsn: str) -> Non
             assert not any(reads for _, reads in may), may
             partition = may[0][0]
             admin.execute(f"grant select, insert on rowlease.{partition} to public")
-            found = [(one.object, one.advice) for one in schema_differences(dsn)]
+            found = [(one.object, one.advice) for one in engine_of(dsn).schema_differences()]
             grants = [
                 f"grant {right} on rowlease.{partition} to public" for right in ("insert", "select")
             ]
@@ -197,7 +197,9 @@ def test_a_partition_of_the_history_is_not_for_everybody(server_dsn: str) -> Non
             ]
             admin.execute("delete from rowlease.schema_info")
             migrate(dsn)
-            assert not [one for one in schema_differences(dsn) if "queue_history_" in one.object]
+            assert not [
+                one for one in engine_of(dsn).schema_differences() if "queue_history_" in one.object
+            ]
 
 
 def test_row_level_security_on_a_table_is_named(server_dsn: str) -> None:
@@ -210,9 +212,9 @@ def test_row_level_security_on_a_table_is_named(server_dsn: str) -> None:
             admin.execute(f"alter table rowlease.queue {on}")
             with pytest.raises(AccessDenied, match="somebody has switched on row level security"):
                 store.enqueue_many("default", [NewRequest(kind="a")])
-            (one,) = schema_differences(dsn)
+            (one,) = engine_of(dsn).schema_differences()
             assert one.object == "table rowlease.queue"
             assert "row level security" in str(one.found)
             admin.execute(f"alter table rowlease.queue {off}")
-            assert schema_differences(dsn) == []
+            assert engine_of(dsn).schema_differences() == []
             store.enqueue_many("default", [NewRequest(kind="a")])

@@ -17,18 +17,20 @@ from rowlease.errors import ConfigError
 from rowlease.spark import session
 from rowlease.spark.jdbc import as_our_error
 from rowlease.spark.jdbc_drivers import (
-    POSTGRESQL,
-    SQLSERVER,
     check_driver,
     driver_settings,
     drivers_for,
 )
 from rowlease.spark.session import JvmOutput, local_session, why_not_started
+from rowlease.store.postgresql.engine import PostgreSQL
+from rowlease.store.sqlserver.engine import SqlServer
 
 UNRESOLVABLE = """
-from rowlease.spark import jdbc_drivers as jdbc, session
+from rowlease.spark import session
+from rowlease.store.postgresql.engine import PostgreSQL
 from rowlease.errors import ConfigError
-jdbc.POSTGRESQL = jdbc.POSTGRESQL._replace(package="org.postgresql:postgresql:0.0.0-nowhere")
+nowhere = "org.postgresql:postgresql:0.0.0-nowhere"
+PostgreSQL.jdbc_driver = PostgreSQL.jdbc_driver._replace(package=nowhere)
 try:
     session.local_session()
 except ConfigError as error:
@@ -84,10 +86,10 @@ def test_the_reason_is_the_one_that_mavens_client_gave(monkeypatch: pytest.Monke
         "java.lang.RuntimeException: [unresolved dependency: x: not found]\n"
     )
     assert "(javax.net.ssl.SSLHandshakeException: PKIX path building failed)" in str(
-        why_not_started(refused, [POSTGRESQL])
+        why_not_started(refused, [PostgreSQL.jdbc_driver])
     )
     other = "WARNING: x\nError: Could not create the Java Virtual Machine.\nmore\n"
-    assert str(why_not_started(other, [POSTGRESQL])) == (
+    assert str(why_not_started(other, [PostgreSQL.jdbc_driver])) == (
         "Spark's JVM at /jdk did not start: Error: Could not create the Java Virtual Machine."
     )
 
@@ -100,29 +102,32 @@ def test_jars_of_the_environment_are_used_and_a_missing_one_is_named(
     second.touch()
     for separator in (",", ", ", ":"):
         monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first}{separator}{second}")
-        assert driver_settings([POSTGRESQL]) == {"spark.jars": f"{first},{second}"}
+        assert driver_settings([PostgreSQL.jdbc_driver]) == {"spark.jars": f"{first},{second}"}
     monkeypatch.setenv("ROWLEASE_JDBC_JARS", f"{first},{tmp_path / 'c.jar'}")
     with pytest.raises(
         ConfigError, match=r"ROWLEASE_JDBC_JARS names .*/c\.jar, which is not a file"
     ):
-        driver_settings([POSTGRESQL])
+        driver_settings([PostgreSQL.jdbc_driver])
     monkeypatch.setenv("ROWLEASE_JDBC_JARS", "")
-    assert driver_settings([POSTGRESQL])["spark.jars.packages"] == POSTGRESQL.package
+    assert (
+        driver_settings([PostgreSQL.jdbc_driver])["spark.jars.packages"]
+        == PostgreSQL.jdbc_driver.package
+    )
 
 
 def test_a_session_for_sql_server_has_both_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROWLEASE_JDBC_JARS", raising=False)
-    assert drivers_for("postgresql://host/x") == drivers_for(None) == [POSTGRESQL]
+    assert drivers_for("postgresql://host/x") == drivers_for(None) == [PostgreSQL.jdbc_driver]
     packages = driver_settings(drivers_for("mssql://host/x"))["spark.jars.packages"]
-    assert packages == f"{POSTGRESQL.package},{SQLSERVER.package}"
+    assert packages == f"{PostgreSQL.jdbc_driver.package},{SqlServer.jdbc_driver.package}"
 
 
 def test_a_driver_that_is_not_what_was_published_is_refused(spark: Any) -> None:
     if os.environ.get("ROWLEASE_JDBC_JARS"):
         pytest.skip("the driver is a jar of ROWLEASE_JDBC_JARS, which has no hash to compare")
-    check_driver(spark, POSTGRESQL)
+    check_driver(spark, PostgreSQL.jdbc_driver)
     with pytest.raises(ConfigError, match=r"postgresql-\S+\.jar is not the published JDBC driver"):
-        check_driver(spark, POSTGRESQL._replace(sha256="0" * 64))
+        check_driver(spark, PostgreSQL.jdbc_driver._replace(sha256="0" * 64))
 
 
 def test_what_the_jvm_prints_is_logged_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -153,4 +158,4 @@ def test_a_session_without_the_driver_is_an_error_that_names_the_package() -> No
     thrown = RuntimeError("java.lang.ClassNotFoundException: org.postgresql.Driver")
     error = as_our_error(thrown, "postgresql://localhost/any", "the rows could not be staged")
     assert isinstance(error, ConfigError)
-    assert f"start it with --packages {POSTGRESQL.package} (" in str(error)
+    assert f"start it with --packages {PostgreSQL.jdbc_driver.package} (" in str(error)

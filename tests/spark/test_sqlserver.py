@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, StoreUnavailable
 from rowlease.model import Begun, Outcome, Promoted
 from rowlease.spark import enqueue, read_requests
-from rowlease.spark.jdbc import BULK_COPY
 from rowlease.spark.load import stage
-from rowlease.store import jdbc_options
+from rowlease.store.sqlserver.jdbc import BULK_COPY, SqlServerJdbc
 from tests.contract import sqlserver
 from tests.contract.sqlserver import MssqlSession
 
@@ -47,11 +46,13 @@ def batches(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if not sqlserver.is_babelfish(connection):
             return
 
-    def without_bulk_copy(dsn: str) -> dict[str, str]:
-        options = jdbc_options(dsn)
+    with_bulk_copy = SqlServerJdbc.jdbc_options
+
+    def without_bulk_copy(self: SqlServerJdbc) -> dict[str, str]:
+        options = with_bulk_copy(self)
         return options | {"url": options["url"].replace(f"{BULK_COPY}=true", f"{BULK_COPY}=false")}
 
-    monkeypatch.setattr("rowlease.spark.jdbc.jdbc_options", without_bulk_copy)
+    monkeypatch.setattr(SqlServerJdbc, "jdbc_options", without_bulk_copy)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.store.differences import RECORDS, Difference, differences, read_catalogue
+from rowlease.store.differences import RECREATED, Difference, differences, read_catalogue
 from rowlease.store.postgresql.catalogue import plain
 from rowlease.store.sqlserver import catalogue
 from rowlease.store.sqlserver.catalogue import comparisons, module
@@ -290,22 +290,29 @@ def test_what_is_not_known_here_keeps_the_servers_name() -> None:
 # -- what to do ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine", RECORDS)
-def test_each_difference_has_its_advice(engine: str) -> None:
-    reinstall = f"delete the row of {RECORDS[engine]} and run `rowlease migrate`"
-    wanted = {"routine a": "x", "grant b": "", "column c": "int", "member d": "", "table e": "f"}
+def test_each_difference_has_its_advice() -> None:
+    reinstall = "delete the row of rowlease.SchemaInfo and run `rowlease migrate`"
+    wanted = {
+        "routine a": "x",
+        "grant b": "",
+        "column c": "int",
+        "member d": "",
+        "table e": "f",
+        "index i": "x",
+    }
     wanted |= {"trigger j": "x", "trigger k": "x"}
     found = {"routine a": "y", "column c": "text", "table e": "", "deny g": "", "index h": "i"}
     found |= {"trigger k": "y"}
-    assert differences(engine, wanted, found) == [
+    assert differences(wanted, found, "rowlease.SchemaInfo", ["index i"]) == [
         Difference("column c", "int", "text", "change it to what the migrations make: int"),
         Difference("deny g", None, "", "revoke it"),
         Difference("grant b", "", None, reinstall),
         Difference("index h", None, "i", "drop it, unless it is yours"),
+        Difference("index i", "x", None, RECREATED),
         Difference("member d", "", None, "create it"),
         Difference("routine a", "x", "y", reinstall),
         Difference("table e", "f", "", "change it to what the migrations make: f"),
         Difference("trigger j", "x", None, reinstall),
         Difference("trigger k", "x", "y", f"drop it, {reinstall}"),
     ]
-    assert differences(engine, wanted, wanted) == []
+    assert differences(wanted, wanted, "rowlease.SchemaInfo") == []

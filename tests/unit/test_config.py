@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
-from rowlease.store import jdbc_options, mask_passwords, migrate, open_store, redact
-from rowlease.store.postgresql.dsn import IN_URL, JDBC_NAMES, OF_LIBPQ
+from rowlease.store import engine_of, mask_passwords, migrate, open_store, redact
+from rowlease.store.postgresql.jdbc import IN_URL, JDBC_NAMES, OF_LIBPQ
 
 #: A password that is not part of any message.
 SECRET = "hunter2"
@@ -213,7 +213,7 @@ def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: st
     ],
 )
 def test_jdbc_options_have_the_values_of_the_dsn(dsn: str, options: dict[str, str]) -> None:
-    assert jdbc_options(dsn).items() >= options.items()
+    assert engine_of(dsn).jdbc_options().items() >= options.items()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_jdbc_options_have_the_values_of_the_dsn(dsn: str, options: dict[str, st
 )
 def test_what_jdbc_cannot_keep_of_a_dsn_is_refused(option: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as raised:
-        jdbc_options(f"postgresql://u:{SECRET}@/db?{option}")
+        engine_of(f"postgresql://u:{SECRET}@/db?{option}").jdbc_options()
     assert SECRET not in str(raised.value)
 
 
@@ -238,4 +238,4 @@ def test_the_parameters_of_libpq_that_jdbc_is_given_exist() -> None:
 
 def test_hosts_and_ports_that_do_not_match_are_refused() -> None:
     with pytest.raises(ConfigError, match="2 hosts and 3 ports"):
-        jdbc_options("postgresql://u@/db?host=a,b&port=1,2,3")
+        engine_of("postgresql://u@/db?host=a,b&port=1,2,3").jdbc_options()

@@ -19,7 +19,7 @@ from rowlease.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
-from rowlease.store import jdbc_error
+from rowlease.store import engine_of
 from rowlease.store.error_texts import (
     BY_CODE,
     CONFLICT,
@@ -96,7 +96,7 @@ def test_psycopg_and_jdbc_have_the_same_message(
 ) -> None:
     for found in (
         postgresql.our_error(psycopg_error(state), WHERE),
-        jdbc_error(DSN, state, 0, "ERROR: x"),
+        engine_of(DSN).jdbc_error(state, 0, "ERROR: x"),
     ):
         assert (type(found), str(found)) == (kind, sentence)
 
@@ -127,7 +127,7 @@ def test_a_broken_constraint_may_have_its_own_meaning(
 def test_the_error_says_why_there_is_no_connection(state: str, text: str, sentence: str) -> None:
     for found in (
         postgresql.our_error(psycopg.OperationalError(text), WHERE),
-        jdbc_error(DSN, state, 0, text),
+        engine_of(DSN).jdbc_error(state, 0, text),
     ):
         assert (type(found), str(found)) == (StoreUnavailable, sentence)
 
@@ -147,10 +147,10 @@ def test_a_denied_call_names_the_roles_that_may_make_it(text: str, roles: str) -
 
 
 def test_a_jdbc_error_of_sql_server_is_read_by_its_number() -> None:
-    found = jdbc_error("mssql://u:hunter2@h/db", "S0001", 229, "denied")
+    found = engine_of("mssql://u:hunter2@h/db").jdbc_error("S0001", 229, "denied")
     assert type(found) is AccessDenied
     assert str(found).startswith("denied at mssql://u:***@h/db; grant its user rowlease_producer")
-    late = jdbc_error("mssql://u:hunter2@h/db", "HYT00", 0, "The query has timed out.")
+    late = engine_of("mssql://u:hunter2@h/db").jdbc_error("HYT00", 0, "The query has timed out.")
     assert type(late) is StoreTimeout
     assert "did not answer in time" in str(late)
 

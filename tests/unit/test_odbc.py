@@ -14,14 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowlease.errors import ConfigError
-from rowlease.store import (
-    jdbc_options,
-    migrate,
-    migration_sql,
-    open_store,
-    redact,
-    schema_differences,
-)
+from rowlease.store import engine_of, migrate, open_store, redact
 from rowlease.store.sqlserver import connection as odbc
 from rowlease.store.sqlserver.connection import driver, odbc_string, pyodbc
 from rowlease.store.sqlserver.dsn import read_dsn
@@ -109,7 +102,7 @@ def test_everything_but_the_password_is_shown() -> None:
 
 
 def test_the_jdbc_driver_gets_the_same_place_and_bulk_copy() -> None:
-    options = jdbc_options("mssql://u:hunter2@h:1433/my;db?TrustServerCertificate=yes")
+    options = engine_of("mssql://u:hunter2@h:1433/my;db?TrustServerCertificate=yes").jdbc_options()
     assert options["url"] == (
         "jdbc:sqlserver://h:1433;databaseName={my;db};encrypt=true;"
         "useBulkCopyForBatchInsert=true;bulkCopyForBatchInsertFireTriggers=true;"
@@ -175,7 +168,14 @@ def test_where_only_a_library_is_missing_it_is_named_and_not_the_extra(importing
     assert "rowlease[sqlserver]" not in str(raised.value)
 
 
-@pytest.mark.parametrize("call", [migrate, migration_sql, schema_differences])
+@pytest.mark.parametrize(
+    "call",
+    [
+        migrate,
+        lambda dsn: engine_of(dsn).migration_sql(),
+        lambda dsn: engine_of(dsn).schema_differences(),
+    ],
+)
 def test_a_migration_names_the_library_that_is_missing(
     call: Callable[[str], object], importing: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,8 +49,8 @@ def migrate(
     one, without locking out writers.
     """
     from rowlease.client.database import database
+    from rowlease.store import engine_of, redact
     from rowlease.store import migrate as bring_up
-    from rowlease.store import migration_sql, redact, schema_differences
 
     if as_sql and (as_json or check):
         raise click.UsageError(
@@ -58,11 +58,12 @@ def migrate(
         )
     if check:
         with database(dsn) as found:
-            show_differences(schema_differences(found), redact(found), as_json)
+            differences = engine_of(found).schema_differences()
+            show_differences(differences, redact(found), as_json)
         return
     if as_sql:
         with database(dsn) as found:
-            click.echo(migration_sql(found), nl=False)  # noqa: TID251
+            click.echo(engine_of(found).migration_sql(), nl=False)  # noqa: TID251
         return
     with database(dsn) as found:
         done = bring_up(

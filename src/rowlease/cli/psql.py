@@ -48,10 +48,10 @@ def psql(dsn: str | None, arguments: tuple[str, ...]) -> None:
     """
     from rowlease.client.database import database
     from rowlease.embedded.binaries import psql as program
-    from rowlease.store import psql_connection
+    from rowlease.store import engine_of
 
     with database(dsn) as found:
-        connection, variables = psql_connection(found)
+        connection, variables = engine_of(found).psql_connection()
         # Ctrl-C cancels the query in psql, and must not end this process. Use a handler instead of
         # SIG_IGN, because psql would inherit SIG_IGN.
         before = signal.signal(signal.SIGINT, lambda _number, _frame: None)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rowlease.errors import ConfigError
 from rowlease.report.figures import Figures, figures
-from rowlease.store import bulk_store, is_sqlserver, redact
+from rowlease.store import engine_of
 
 __all__ = ["Figures", "Report", "make_report"]
 
@@ -66,12 +66,9 @@ def make_report(
 
     if find_spec("matplotlib") is None:
         raise ConfigError("the report needs Matplotlib; run `pip install 'rowlease[report]'`")
-    if is_sqlserver(dsn):
-        raise ConfigError(
-            f"the report reads only PostgreSQL, but {redact(dsn)} is SQL Server; query the view "
-            "rowlease.Requests instead"
-        )
-    with closing(bulk_store(dsn, "rowlease report")) as store:
+    engine = engine_of(dsn)
+    engine.check_reads_back()
+    with closing(engine.bulk_store("rowlease report")) as store:
         store.check_schema()
         for queue in queues:
             store.depth(queue)  # raises before Spark starts if the queue does not exist

@@ -10,14 +10,12 @@ from typing import Any
 from rowlease.embedded import over_tcp
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
 from rowlease.model import DUE_RANGE
-from rowlease.spark.jdbc_drivers import JdbcDriver, drivers_for
-from rowlease.store import is_sqlserver, jdbc_error, jdbc_options
+from rowlease.store import engine_of
 
 #: Characters without a special meaning for SQL, JDBC drivers and Spark.
 SAFE_CHARACTER = re.compile(r"[A-Za-z0-9_ .-]")
 #: The name of Spark's error for a job that somebody has cancelled.
 CANCELLED_ERROR = "[SPARK_JOB_CANCELLED]"
-BULK_COPY = "useBulkCopyForBatchInsert"
 
 
 def connection_options(dsn: str) -> dict[str, str]:
@@ -29,50 +27,12 @@ def connection_options(dsn: str) -> dict[str, str]:
     Raises:
         ConfigError: the DSN cannot be read.
     """
-    return jdbc_options(over_tcp(dsn))
-
-
-def as_written(view: str, frame: Any, dsn: str) -> tuple[str, Any]:
-    """The name of a view, and the frame with that view's columns, as the engine spells them."""
-    if not is_sqlserver(dsn):
-        return f"rowlease.{view}", frame
-    if "due_time" in frame.columns:
-        frame = frame.withColumn("due_time", _utc_wall_clock("due_time"))
-    frame = frame.drop("ends_part")  # each statement counts its rows
-    names = {name: _spelt(name) for name in frame.columns}
-    return f"rowlease.{_spelt(view)}", frame.withColumnsRenamed(names)
-
-
-def _spelt(name: str) -> str:
-    """A name as SQL Server spells it."""
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def _utc_wall_clock(column: str) -> Any:
-    """A timestamp as local time in UTC.
-
-    Microsoft's driver writes local times of the JVM's time zone, and datetime2 has no zone. A cast
-    would use the session's time zone, in which some hours occur twice.
-    """
-    from pyspark.sql import functions as F
-
-    return F.expr(
-        f"timestamp_ntz'1970-01-01 00:00:00' + unix_micros({column}) * interval '0.000001' second"
-    )
+    return engine_of(over_tcp(dsn)).jdbc_options()
 
 
 def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
-    """`connection_options`, with the options for many rows at once.
-
-    On SQL Server these options turn on bulk copy, except for loads with due times: on the engine
-    where this was tested, bulk copy changed times, and ordinary batches did not.
-    """
-    options = connection_options(dsn)
-    if not is_sqlserver(dsn):
-        return options | {"reWriteBatchedInserts": "true"}
-    if "due_time" in columns:
-        options["url"] = options["url"].replace(f"{BULK_COPY}=true", f"{BULK_COPY}=false")
-    return options | {"isolationLevel": "READ_COMMITTED"}
+    """`connection_options`, with the options for many rows with these columns at once."""
+    return engine_of(over_tcp(dsn)).jdbc_writing_options(columns)
 
 
 def literal(text: str) -> str:
@@ -119,7 +79,7 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
             return InvalidRequest(f"{doing}: {DUE_RANGE}")
         if CANCELLED_ERROR in str(error):
             return RowleaseError(f"{doing}: the Spark job was cancelled")
-        driver: JdbcDriver = drivers_for(dsn)[-1]
+        driver = engine_of(dsn).jdbc_driver
         if driver.class_name in str(error):
             return ConfigError(
                 f"{doing}: this Spark session has no {driver.database} JDBC driver; start it with "
@@ -127,7 +87,7 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
                 "with rowlease.spark.local_session"
             )
         return None
-    ours = jdbc_error(dsn, *found)
+    ours = engine_of(dsn).jdbc_error(*found)
     return type(ours)(f"{doing}: {ours}")
 
 

@@ -6,56 +6,23 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from rowlease.errors import ConfigError
-from rowlease.store import is_sqlserver
+from rowlease.store import JdbcDriver, engine_of
 
 JARS_VARIABLE = "ROWLEASE_JDBC_JARS"
 
 
-class JdbcDriver(NamedTuple):
-    """A JDBC driver. Spark downloads it from Maven Central, unless ROWLEASE_JDBC_JARS names jars.
-
-    Attributes:
-        database: the name of the database, for messages.
-        package: `group:artifact:version`.
-        class_name: the driver's Java class.
-        sha256: the checksum of the published jar.
-    """
-
-    database: str
-    package: str
-    class_name: str
-    sha256: str
-
-    @property
-    def jar(self) -> str:
-        """The file name of the jar that Spark downloads."""
-        group, artifact, version = self.package.split(":")
-        return f"{group}_{artifact}-{version}.jar"
-
-
-POSTGRESQL = JdbcDriver(
-    "PostgreSQL",
-    "org.postgresql:postgresql:42.7.14",
-    "org.postgresql.Driver",
-    "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
-)
-SQLSERVER = JdbcDriver(
-    "SQL Server",
-    "com.microsoft.sqlserver:mssql-jdbc:13.2.1.jre11",
-    "com.microsoft.sqlserver.jdbc.SQLServerDriver",
-    "2d137aa308c78932878952fe3624ea090ecfe644414b8b23e71a305f425698c5",
-)
 #: A dependency of the PostgreSQL driver that is not needed at run time: annotations for a checker.
 EXCLUDES = "org.checkerframework:checker-qual"
 
 
 def drivers_for(dsn: str | None) -> list[JdbcDriver]:
     """The drivers that a session needs: PostgreSQL's, and as the last one that of this database."""
-    return [POSTGRESQL, SQLSERVER] if dsn is not None and is_sqlserver(dsn) else [POSTGRESQL]
+    default = "postgresql://"
+    return list(dict.fromkeys(engine_of(each).jdbc_driver for each in (default, dsn or default)))
 
 
 def driver_settings(drivers: list[JdbcDriver]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark.jdbc import check_session, connection_options, database_errors, literal
-from rowlease.store import is_sqlserver
+from rowlease.store import engine_of
 
 #: The number of rows in one fetch. By default, PostgreSQL's driver reads a whole partition into
 #: memory.
@@ -68,11 +68,7 @@ def read_requests(
     if partitions < 1:
         raise ConfigError(f"partitions must be 1 or more, not {partitions}")
     table, conditions = _selection(queue, load_id, status)
-    if is_sqlserver(dsn):
-        raise ConfigError(
-            "requests can be read back only from PostgreSQL; read the view rowlease.Requests of "
-            "SQL Server with Spark's own JDBC source"
-        )
+    engine_of(dsn).check_reads_back()
     frame = _read(spark, dsn, "*", table, conditions, partitions)
     if columns is None:
         return frame

@@ -34,7 +34,6 @@ from rowlease.spark.columns import (
     staging_columns,
 )
 from rowlease.spark.jdbc import (
-    as_written,
     check_session,
     connection_options,
     database_errors,
@@ -42,7 +41,7 @@ from rowlease.spark.jdbc import (
 )
 from rowlease.spark.load_progress import reported
 from rowlease.spark.promotion import Staged, end_run, heard, promoted
-from rowlease.store import Store, open_store
+from rowlease.store import Store, engine_of, open_store
 
 logger = logging.getLogger("rowlease")
 
@@ -270,7 +269,8 @@ def write(
                 counts.append(F.count_if(above).alias("num_clamped"))
             rows = rows.observe(counted, *counts)
             filled = in_the_lane(rows, named, run) if in_lane else rows
-            table, written = as_written("load_inbox" if in_lane else "staging_inbox", filled, dsn)
+            view = "load_inbox" if in_lane else "staging_inbox"
+            table, written = engine_of(dsn).jdbc_frame(view, filled)
             written.write.format("jdbc").options(
                 **writing_options(dsn, rows.columns), dbtable=table, batchsize=BATCH_SIZE
             ).mode("append").save()

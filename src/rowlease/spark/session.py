@@ -19,11 +19,11 @@ from rowlease.errors import ConfigError
 from rowlease.spark.java import java_home
 from rowlease.spark.jdbc_drivers import (
     JARS_VARIABLE,
-    JdbcDriver,
     check_driver,
     driver_settings,
     drivers_for,
 )
+from rowlease.store import JdbcDriver
 from rowlease.worker.cores import usable_cores
 
 #: Finds a failed download in Spark's stderr.

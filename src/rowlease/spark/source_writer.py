@@ -26,7 +26,7 @@ from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
 from rowlease.spark.load_progress import Reporter
 from rowlease.spark.promotion import Staged, end_run, heard, promoted
 from rowlease.spark.source_errors import one_sentence
-from rowlease.store import BulkStore, bulk_store
+from rowlease.store import BulkStore, engine_of
 from rowlease.store.bulk import LANE
 
 #: The columns of `staging` that identify a row.
@@ -184,7 +184,7 @@ class Parts:
 
     def store(self) -> closing[BulkStore]:
         """A store on the load's database, as a context manager."""
-        return closing(bulk_store(self._dsn, "rowlease spark"))
+        return closing(engine_of(self._dsn).bulk_store("rowlease spark"))
 
 
 class ArrowParts(DataSourceArrowWriter):

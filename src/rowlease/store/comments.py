@@ -9,7 +9,7 @@ the same name. A table or column of SQL Server without a comment gets that of Po
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rowlease.store.routines import PUBLIC, Routine, all_files, packaged_folder
 
@@ -34,16 +34,15 @@ ADDED = re.compile(r"alter table (rowlease\.\w+) add (?:column )?(?!constraint )
 MADE = re.compile(r"^create or (?:replace|alter) (\w+) (rowlease\w*\.\w+)", re.MULTILINE)
 
 
-def read_comments(engine: str) -> dict[str, str]:
+def read_comments(engine: str, spelt: Callable[[str], str] = str) -> dict[str, str]:
     """The comments, by the kind and name of an object, such as `column rowlease.queue.kind`.
 
     Args:
-        engine: "postgresql" or "sqlserver".
+        engine: the engine's folder in sql/.
+        spelt: a function that spells a name of PostgreSQL as this engine does.
     """
-    found = _of_tables(engine)
-    if engine == "sqlserver":
-        others = {_pascal(name): text for name, text in read_comments("postgresql").items()}
-        found = {name: text or others.get(name, "") for name, text in found.items()}
+    others = {spelt(name): text for name, text in _of_tables("postgresql").items()}
+    found = {name: text or others.get(name, "") for name, text in _of_tables(engine).items()}
     meanings: dict[str, str] = {}
     for name, text in found.items():
         meanings[_last(name)] = meanings.get(_last(name)) or text
@@ -56,7 +55,7 @@ def read_comments(engine: str) -> dict[str, str]:
         found[f"{kind} {made[2]}"] = _header(script)
         if kind == "view":
             for column, remark in _columns_of_view(script):
-                name = _pascal(column) if engine == "sqlserver" else column
+                name = spelt(column)
                 found[f"column {made[2]}.{name}"] = remark or meanings.get(name, "")
     return {**OTHERS, **{name: text for name, text in found.items() if text}}
 
@@ -112,10 +111,3 @@ def _columns_of_view(script: Routine) -> Iterator[tuple[str, str]]:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _pascal(name: str) -> str:
-    """Convert `column rowlease.queue.lock_token` to `column rowlease.Queue.LockToken`."""
-    schema, dot, rest = name.rpartition("rowlease.")
-    words = re.sub(r"(?:^|(?<=\.)|_)(\w)", lambda first: first[1].upper(), rest)
-    return f"{schema}{dot}{words}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from rowlease.model import Held
 from rowlease.store.calls import replace_unstorable, to_milliseconds
+from rowlease.store.engine import engine_of_connection
 from rowlease.store.transaction import (
     OutcomeReport,
     is_for_asyncio,
@@ -58,14 +59,7 @@ def _report(connection: Any, report: OutcomeReport) -> Coroutine[Any, Any, None]
 
 def _call(connection: Any, report: OutcomeReport) -> None:
     refuse_autocommit(connection)
-    if _is_sqlserver(connection):
-        from rowlease.store.sqlserver import transaction as sqlserver
-
-        outcome = sqlserver.outcome_of(connection, report)
-    else:
-        from rowlease.store.postgresql.transaction import execute, reporting
-
-        ((outcome,),) = execute(connection, reporting(report))
+    outcome = engine_of_connection(connection).outcome_of(connection, report)
     refuse_unless_ok([report.held], [outcome])
 
 
@@ -75,10 +69,3 @@ async def _call_async(connection: Any, report: OutcomeReport) -> None:
     refuse_autocommit(connection)
     ((outcome,),) = await execute_async(connection, reporting(report))
     refuse_unless_ok([report.held], [outcome])
-
-
-def _is_sqlserver(connection: Any) -> bool:
-    if hasattr(connection, "get_bind"):  # a Session of SQLAlchemy
-        connection = connection.get_bind()
-    dialect = getattr(getattr(connection, "dialect", None), "name", None)
-    return dialect == "mssql" or type(connection).__module__ == "pyodbc"

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from rowlease.store.routines import packaged_folder
 
-#: The table in which `rowlease migrate` records what it installed. If its row is missing, `migrate`
-#: installs all objects of the kinds in REINSTALLED again, and triggers that are missing.
-RECORDS = {"postgresql": "rowlease.schema_info", "sqlserver": "rowlease.SchemaInfo"}
 #: The kinds of objects that every migration replaces.
 REINSTALLED = {"routine", "view", "grant"}
+#: The advice for an object that `rowlease migrate` creates again.
+RECREATED = "run `rowlease migrate`, which creates it while workers work"
 #: The advice for an object that this release does not have, by the object's kind.
 UNWANTED = {
     "grant": "revoke it", "deny": "revoke it", "revoke": "grant it", "member": "remove it",
@@ -41,54 +40,38 @@ class Difference(NamedTuple):
 
 
 def differences(
-    engine: str, expected: Mapping[str, str], found: Mapping[str, str]
+    expected: Mapping[str, str],
+    found: Mapping[str, str],
+    records: str,
+    recreated: Collection[str] = (),
 ) -> list[Difference]:
     """The differences, sorted by the names of the objects.
 
     Args:
-        engine: "postgresql" or "sqlserver".
         expected: the definitions of this release, by the kind and name of an object.
         found: the definitions of the database, likewise.
+        records: the table in which `rowlease migrate` records what it installed. If its row is
+            missing, `migrate` installs all objects of the kinds in REINSTALLED again, and triggers
+            that are missing.
+        recreated: the objects that `migrate` creates again, alone and at once.
     """
     return [
-        Difference(name, wanted, there, _advice(engine, name, expected, there))
+        Difference(
+            name,
+            wanted,
+            there,
+            RECREATED if name in recreated else _advice(name, wanted, there, records),
+        )
         for name in sorted({*expected, *found})
         if (wanted := expected.get(name)) != (there := found.get(name))
     ]
 
 
-def is_recreated(name: str, expected: Mapping[str, str], found: str | None) -> bool:
-    """Whether `rowlease migrate` on PostgreSQL creates an object again, alone and at once.
-
-    It does so with an index that is missing or only half made, unless it is that of a constraint.
-
-    Args:
-        name: the kind and name of the object.
-        expected: the definitions of this release.
-        found: the definition in the database; None if the object is missing there.
-    """
-    kind, _, index = name.partition(" ")
-    return (
-        kind == "index"
-        and name in expected
-        and found in (None, f"{expected[name]} invalid")
-        and not any(
-            one.startswith("constraint ")
-            and one.rpartition(".")[2] == index.rpartition(".")[2]
-            and definition.startswith(("PRIMARY KEY", "UNIQUE"))
-            for one, definition in expected.items()
-        )
-    )
-
-
-def _advice(engine: str, name: str, release: Mapping[str, str], found: str | None) -> str:
+def _advice(name: str, expected: str | None, found: str | None, records: str) -> str:
     kind = name.partition(" ")[0]
-    expected = release.get(name)
-    if engine == "postgresql" and is_recreated(name, release, found):
-        return "run `rowlease migrate`, which creates it while workers work"
     if expected is None:
         return UNWANTED.get(kind, "drop it, unless it is yours")
-    reinstall = f"delete the row of {RECORDS[engine]} and run `rowlease migrate`"
+    reinstall = f"delete the row of {records} and run `rowlease migrate`"
     if kind in REINSTALLED or (kind == "trigger" and found is None):
         return reinstall
     if kind == "trigger":

@@ -1,36 +1,13 @@
-"""The engine that a DSN names, and the DSN without its password."""
+"""DSNs without their passwords."""
 
 from __future__ import annotations
 
 import re
 
-from rowlease.errors import ConfigError
-
 #: A host with an optional port.
 HOST = r"(\[[^]/]*\]|[^]:/[,]*)(:\d*)?"
 #: Hosts and an optional database. A string that matches cannot contain a password.
 ADDRESS = rf"{HOST}(,{HOST})*(/.*)?"
-POSTGRESQL_SCHEMES = ("postgresql://", "postgres://", "postgresql+psycopg://")
-
-
-def is_sqlserver(dsn: str) -> bool:
-    """Whether the DSN names SQL Server."""
-    return dsn.startswith(("mssql://", "mssql+pyodbc://"))
-
-
-def check_engine(dsn: str) -> None:
-    """Refuse a DSN of an engine that rowlease does not know.
-
-    Raises:
-        ConfigError: the DSN names neither PostgreSQL nor SQL Server.
-    """
-    if is_sqlserver(dsn) or dsn.startswith(POSTGRESQL_SCHEMES):
-        return
-    raise ConfigError(
-        f"the DSN {redact(dsn)!r} names no engine that rowlease knows; "
-        "write it as postgresql://user:password@host:port/database or "
-        "mssql://user:password@host:port/database"
-    )
 
 
 def place_of(dsn: str) -> str:

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import NamedTuple, TypeVar
 
 from rowlease.errors import RowleaseError
-from rowlease.store import LockObserver, observe, open_store, redact
+from rowlease.store import LockObserver, engine_of, open_store, redact
 from rowlease.verify.checks import CHECKS, Broken, Trial, cleaned_up
 from rowlease.verify.lock_checks import LOCK_CHECKS, LockTrial
 from rowlease.verify.rights import rights_of
@@ -103,7 +103,7 @@ def _pair(here: dict[str, str], there: dict[str, str]) -> Result:
 def _verified(
     dsn: str, num_requests: int, heard: Callable[[Result], object], role_dsns: dict[str, str]
 ) -> VerifyReport:
-    observer, began = observe(dsn), datetime.now(UTC)
+    observer, began = engine_of(dsn).observe(), datetime.now(UTC)
     results: list[Result] = []
     with closing(open_store(dsn, application_name="rowlease engines verify")) as store:
         store.check_schema()

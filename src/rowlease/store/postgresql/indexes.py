@@ -7,13 +7,14 @@ partition, and attached.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import psycopg
 
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.deadlines import MIGRATION_LOCK_TIMEOUT
-from rowlease.store.differences import is_recreated, read_catalogue
+from rowlease.store.differences import read_catalogue
 from rowlease.store.postgresql import catalogue
 
 #: In the definition of an index of the partitioned table, and of one of its default partition.
@@ -58,6 +59,30 @@ def missing_indexes(connection: psycopg.Connection) -> list[Missing]:
         for key, definition in expected.items()
         if is_recreated(key, expected, found.get(key)) and ON_DEFAULT not in definition
     ]
+
+
+def is_recreated(name: str, expected: Mapping[str, str], found: str | None) -> bool:
+    """Whether `rowlease migrate` on PostgreSQL creates an object again, alone and at once.
+
+    It does so with an index that is missing or only half made, unless it is that of a constraint.
+
+    Args:
+        name: the kind and name of the object.
+        expected: the definitions of this release.
+        found: the definition in the database; None if the object is missing there.
+    """
+    kind, _, index = name.partition(" ")
+    return (
+        kind == "index"
+        and name in expected
+        and found in (None, f"{expected[name]} invalid")
+        and not any(
+            one.startswith("constraint ")
+            and one.rpartition(".")[2] == index.rpartition(".")[2]
+            and definition.startswith(("PRIMARY KEY", "UNIQUE"))
+            for one, definition in expected.items()
+        )
+    )
 
 
 def _create(definition: str, left: set[str]) -> list[str]:

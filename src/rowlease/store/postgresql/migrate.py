@@ -20,7 +20,7 @@ from rowlease.store.postgresql import catalogue
 from rowlease.store.postgresql.connection import Connector
 from rowlease.store.postgresql.driver_errors import our_error
 from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.indexes import Missing, missing_indexes
+from rowlease.store.postgresql.indexes import Missing, is_recreated, missing_indexes
 from rowlease.store.revisions import (
     NOTHING_TO_DO,
     OLDEST_CLIENT,
@@ -61,7 +61,7 @@ def migrate(dsn: str) -> Migrated:
 
 
 def migration_sql(dsn: str) -> str:
-    """See `rowlease.store.migration_sql`."""
+    """See `rowlease.store.engine.Engine`."""
     with _transaction(dsn) as connection:
         before = _read(connection)
         revision = before.revision if before else None
@@ -87,10 +87,12 @@ def migration_sql(dsn: str) -> str:
 
 
 def schema_differences(dsn: str) -> list[Difference]:
-    """See `rowlease.store.schema_differences`."""
+    """See `rowlease.store.engine.Engine`."""
     with _transaction(dsn) as connection:
         check_comparable(_read(connection), redact(dsn))
-        return differences(ENGINE, read_catalogue(ENGINE), catalogue.read(_driver(connection)))
+        expected, found = read_catalogue(ENGINE), catalogue.read(_driver(connection))
+        recreated = {name for name in expected if is_recreated(name, expected, found.get(name))}
+        return differences(expected, found, "rowlease.schema_info", recreated)
 
 
 def _create(dsn: str, missing: list[Missing]) -> dict[str, str | None]:

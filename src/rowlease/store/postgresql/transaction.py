@@ -129,6 +129,12 @@ async def execute_async(connection: Any, call: RoutineCall) -> list[Any]:
     raise ConfigError(f"{ASYNC_KINDS}, not {_shown(connection)}")
 
 
+def outcome_of(connection: Any, report: OutcomeReport) -> str:
+    """See `rowlease.store.engine.Engine`."""
+    ((outcome,),) = execute(connection, reporting(report))
+    return str(outcome)
+
+
 def reporting(report: OutcomeReport) -> RoutineCall:
     """The call of a routine that reports an outcome and returns the database's answer."""
     given = report.given()

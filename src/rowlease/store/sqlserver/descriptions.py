@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rowlease.store.comments import read_comments
 
 #: The number of rows of an INSERT. SQL Server allows 1,000.
@@ -42,7 +44,7 @@ def descriptions() -> str:
     """The batch that sets the description of every object."""
     rows = [
         "(" + ", ".join(map(_literal, (*_names(name), text))) + ")"
-        for name, text in read_comments("sqlserver").items()
+        for name, text in read_comments("sqlserver", pascal_case).items()
     ]
     inserts = (
         INSERT + ",\n".join(rows[first : first + INSERT_ROWS]) + ";"
@@ -59,3 +61,10 @@ def _names(name: str) -> list[str | None]:
 
 def _literal(text: str | None) -> str:
     return "null" if text is None else "N'" + text.replace("'", "''") + "'"
+
+
+def pascal_case(name: str) -> str:
+    """`due_time` as `DueTime`, and `column rowlease.queue.kind` as `column rowlease.Queue.Kind`."""
+    schema, dot, rest = name.rpartition("rowlease.")
+    words = re.sub(r"(?:^|(?<=\.)|_)(\w)", lambda first: first[1].upper(), rest)
+    return f"{schema}{dot}{words}"

@@ -1,14 +1,12 @@
-"""DSNs of SQL Server, as rowlease and JDBC read them."""
+"""DSNs of SQL Server."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import timedelta
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rowlease.errors import ConfigError
-from rowlease.store import deadlines
 from rowlease.store.dsn import redact
 
 HOW_TO_WRITE_IT = (
@@ -25,15 +23,6 @@ DRIVER_OPTIONS = {
         "TrustServerCertificate",
     )
 }  # fmt: skip
-#: The options that the JDBC driver also has, as JDBC spells them.
-JDBC_OPTIONS = {
-    "ApplicationIntent": "applicationIntent",
-    "Authentication": "authentication",
-    "Encrypt": "encrypt",
-    "HostnameInCertificate": "hostNameInCertificate",
-    "MultiSubnetFailover": "multiSubnetFailover",
-    "TrustServerCertificate": "trustServerCertificate",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,42 +95,3 @@ def _decoded(text: str | None) -> str | None:
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
         raise ValueError("a % without two hexadecimal digits")
     return unquote(text, errors="strict")
-
-
-def jdbc_options(dsn: str) -> dict[str, str]:
-    """The options of Microsoft's JDBC driver. It writes batches of inserts by bulk copy.
-
-    Raises:
-        ConfigError: the DSN cannot be read.
-    """
-    address = read_dsn(dsn)
-    host, _, instance = address.host.partition("\\")
-    properties = {
-        "databaseName": address.database,
-        "encrypt": "true",
-        # Bulk copy skips checks, but the tables for loads have none.
-        "useBulkCopyForBatchInsert": "true",
-        # A trigger counts the rows of the lane.
-        "bulkCopyForBatchInsertFireTriggers": "true",
-        **({"instanceName": instance} if instance else {}),
-        **({} if address.user else {"integratedSecurity": "true"}),
-    }
-    for name, spelt in JDBC_OPTIONS.items():
-        if name in address.options:
-            value = address.options[name]
-            properties[spelt] = {"yes": "true", "no": "false"}.get(value.lower(), value)
-    port = "" if address.port is None else f":{address.port}"
-    written = ";".join(f"{name}={_jdbc_value(value)}" for name, value in properties.items())
-    return {
-        "url": f"jdbc:sqlserver://{f'[{host}]' if ':' in host else host}{port};{written}",
-        "user": address.user or "",
-        "password": address.password or "",
-        "driver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
-        "applicationName": "rowlease spark",
-        "loginTimeout": str(deadlines.CONNECT),
-        "socketTimeout": str(deadlines.BULK // timedelta(milliseconds=1)),
-    }
-
-
-def _jdbc_value(value: str) -> str:
-    return value if re.fullmatch(r"[\w.\-]+", value) else f"{{{value.replace('}', '}}')}}}"

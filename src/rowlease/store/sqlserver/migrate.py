@@ -109,7 +109,7 @@ def check_server(
 
 
 def migration_sql(dsn: str) -> str:
-    """See `rowlease.store.migration_sql`. Each batch ends in a line GO, for sqlcmd."""
+    """See `rowlease.store.engine.Engine`. Each batch ends in a line GO, for sqlcmd."""
     with _connected(dsn) as connection:
         before = _read(connection)
         if before is not None and (before.is_newer(redact(dsn)) or before.is_current(ENGINE)):
@@ -131,7 +131,7 @@ def migration_sql(dsn: str) -> str:
 
 
 def schema_differences(dsn: str) -> list[Difference]:
-    """See `rowlease.store.schema_differences`."""
+    """See `rowlease.store.engine.Engine`."""
     with _connected(dsn) as connection:
         driver: Any = connection.connection.driver_connection
         if not catalogue.sees_all(driver):
@@ -140,7 +140,8 @@ def schema_differences(dsn: str) -> list[Difference]:
                 "grant it VIEW DEFINITION in the database, and the role rowlease_reader"
             )
         check_comparable(_read(connection), redact(dsn))
-        return differences(ENGINE, catalogue.expected(driver), catalogue.read(driver))
+        expected, found = catalogue.expected(driver), catalogue.read(driver)
+        return differences(expected, found, "rowlease.SchemaInfo")
 
 
 @contextmanager
