@@ -3,7 +3,8 @@
     python .ci/release.py [--tag]
 
 It builds the committed state twice and compares the results, checks the files for a package index,
-installs the wheel with each Python that is there, and writes an SBOM and checksums into dist/.
+runs what the README shows with the wheel on each Python that is there and with the sdist, and
+writes an SBOM and checksums into dist/.
 --tag also makes the signed tag. Nothing is uploaded: the last line is the command for it.
 """
 
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
+PACKAGE = ROOT / ".ci" / "package.py"
 #: The Pythons with which the wheel is installed, if they are there.
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: A link of the README that leads to another file of the repository, and an image of it.
@@ -52,6 +54,7 @@ def main() -> None:
     files = sorted(map(str, DIST.iterdir()))
     call(sys.executable, "-m", "twine", "check", "--strict", *files)
     wheel = next(DIST.glob("*.whl"))
+    call(sys.executable, str(PACKAGE), str(next(DIST.glob("*.tar.gz"))))
     call(sys.executable, "-m", "check_wheel_contents", str(wheel))
     with tempfile.TemporaryDirectory() as folder:
         environments = [
@@ -138,6 +141,7 @@ def installed(name: str, wheel: Path, folder: str) -> str | None:
         str(wheel),
     )
     call(f"{home}/bin/rowlease", "--version")
+    call(sys.executable, str(PACKAGE), "--python", python, str(wheel))
     return f"{home}/bin/python"
 
 
