@@ -190,7 +190,7 @@ def test_every_method_of_a_client_has_a_command() -> None:
     assert public(Queues) - set(queue) == {"create_missing"}, "worker --create-queues"
     assert public(Requests) - set(requests) == {"break_leases", "resume"}, "break, --resume"
     as_commands = {"status": "show", "read": "show"}
-    handle = public(Handle) - {"request_id", "outcome", "result_steps"}
+    handle = public(Handle) - {"request_id", "outcome", "result_in"}
     assert {as_commands.get(name, name) for name in handle} <= set(requests)
     assert public(Client) == {
         *("enqueue", "enqueue_many", "enqueue_untyped"),  # rowlease enqueue, --lines

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 
 from rowlease import AsyncClient
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import READ_SECONDS, BatchReads
-from rowlease.client.steps import run_in
+from rowlease.client.call_threads import CallThreads
 from rowlease.errors import InvalidRequest
 from rowlease.model import BatchState, NewRequest
 from tests.contract.sessions import Session
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 LONG = timedelta(seconds=60)
 WAITING = 300
+
+
+class InLoop(CallThreads):
+    """Makes the calls in the event loop: the store of a test has one connection."""
+
+    async def call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return work(*args, **kwargs)
+
+
+IN_LOOP = InLoop()
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +96,7 @@ def test_a_wait_for_a_batch_that_was_made_again_is_not_told_of_the_old_one(store
     put(store, "b")
 
     async def work() -> None:
-        waiting = asyncio.create_task(run_in(None, Batch("b", reads).wait_steps(LONG)))
+        waiting = asyncio.create_task(Batch("b", reads).wait_in(IN_LOOP, LONG))
         while not len(reads._waiting):  # noqa: ASYNC110 - another thread registers
             await asyncio.sleep(0.01)
         store.complete(store.claim())
@@ -100,7 +114,7 @@ def test_a_batch_that_is_dropped_meanwhile_ends_the_wait(store: Session) -> None
     reads = BatchReads(store)
 
     async def work() -> None:
-        waiting = asyncio.create_task(run_in(None, Batch("b", reads).wait_steps(LONG)))
+        waiting = asyncio.create_task(Batch("b", reads).wait_in(IN_LOOP, LONG))
         await asyncio.sleep(0)
         store.remove("batch", batch_id="b")
         with pytest.raises(InvalidRequest, match="may have been dropped"):

@@ -30,7 +30,7 @@ def test_both_colours_have_the_same_methods() -> None:
     assert of_client.pop("run_sync")  # for `queues`, and whatever else there is
     assert of_client == methods(Client)
     of_handle = methods(Handle)
-    assert of_handle.pop("result_steps")
+    assert of_handle.pop("result_in")
     made = methods(AsyncHandle)
     assert made.pop("of")
     assert made == of_handle

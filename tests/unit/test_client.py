@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import math
@@ -12,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import fields
 from datetime import UTC, date, datetime, time, timedelta
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -20,8 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowlease.client.client import Client
-from rowlease.client.enqueue_call import EnqueueCall
-from rowlease.client.sending import RETRY_FOR, send
+from rowlease.client.enqueue_call import RETRY_FOR, EnqueueCall, Sending
 from rowlease.errors import (
     AccessDenied,
     ConfigError,
@@ -463,8 +463,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The client's time."""
     made = Clock()
-    monkeypatch.setattr("rowlease.client.sending.time", made)
-    monkeypatch.setattr("rowlease.client.steps.time", made)
+    monkeypatch.setattr("rowlease.client.enqueue_call.time", made)
     return made
 
 
@@ -574,15 +573,16 @@ def test_without_time_for_others_there_is_one_try(
 def test_a_call_that_found_no_thread_in_time_is_not_sent(
     retry_for: timedelta, clock: Clock
 ) -> None:
+    class Busy:
+        async def call(self, work: Callable[..., Any], *arguments: Any) -> Any:
+            clock.now += RETRY_FOR.total_seconds()
+            return work(*arguments)
+
     line: Any = Line()
-    steps = send(line, EnqueueCall([untyped_request("x")], {}), retry_for)
-    attempt = next(steps)
-    clock.now += RETRY_FOR.total_seconds()
+    sending = Sending(line, EnqueueCall([untyped_request("x")], {}), retry_for)
     with pytest.raises(StoreUnavailable, match="all threads of the client were busy") as late:
-        attempt()
+        asyncio.run(sending.send_in(cast("Any", Busy())))
     assert not late.value.maybe_done
-    with pytest.raises(StoreUnavailable):
-        steps.throw(late.value)
     assert not line.calls
 
 

@@ -6,16 +6,13 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rowlease.client.async_handle import AsyncBatch, AsyncHandle
 from rowlease.client.call_threads import CallThreads
 from rowlease.client.client import Client
-from rowlease.client.enqueue_call import EnqueueCall
-from rowlease.client.sending import RETRY_FOR, send
-from rowlease.client.steps import call, run_in
+from rowlease.client.enqueue_call import RETRY_FOR, EnqueueCall, Sending
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found
@@ -83,7 +80,7 @@ class AsyncBoundProducer(AsyncProducer):
         receipt = call.receipt_in_transaction()
         with call.within_middleware():
             answers = await self._store.enqueue_many_async(
-                self._connection, call.queue, call.batch, receipt_key=receipt, **call.batches()
+                self._connection, call.queue, call.batch, receipt_key=receipt, **call.batches
             )
         handles = call.handles(answers, self._store)
         return [AsyncHandle.of(handle, self._threads) for handle in handles]
@@ -125,7 +122,7 @@ class AsyncClient(AsyncProducer):
         client, threads = self._opened
         self._threads = None
         try:
-            await run_in(threads, call(partial(client.__exit__, kind, error, traceback)))
+            await threads.call(client.__exit__, kind, error, traceback)
         finally:
             threads.close()
 
@@ -169,8 +166,7 @@ class AsyncClient(AsyncProducer):
     ) -> Found:
         """Find requests, the newest first; see `Client.find`."""
         client, threads = self._opened
-        found = partial(client.find, text, limit=limit, after=after, **filters)
-        return await run_in(threads, call(found))
+        return await threads.call(client.find, text, limit=limit, after=after, **filters)
 
     def bind(self, connection: Any) -> AsyncBoundProducer:
         """A producer with the same enqueue methods, which enqueues as part of your transaction.
@@ -193,11 +189,11 @@ class AsyncClient(AsyncProducer):
         `await client.run_sync(lambda sync: sync.queues.pause("web"))`.
         """
         client, threads = self._opened
-        return await run_in(threads, call(partial(function, client, *args, **kwargs)))
+        return await threads.call(function, client, *args, **kwargs)
 
     async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
         client, threads = self._opened
         store = client.store
         with call.within_middleware():
-            answers = await run_in(threads, send(store, call, self._retry_for))
+            answers = await Sending(store, call, self._retry_for).send_in(threads)
         return [AsyncHandle.of(handle, threads) for handle in call.handles(answers, store)]

@@ -9,7 +9,6 @@ from typing import Generic
 from rowlease.client.batch import Batch
 from rowlease.client.call_threads import CallThreads
 from rowlease.client.handle import Handle
-from rowlease.client.steps import call, run_in
 from rowlease.model import BatchState, Outcome, Request
 from rowlease.tasks.requests import R_co
 
@@ -34,23 +33,23 @@ class AsyncHandle(Generic[R_co]):
 
     async def status(self) -> str | None:
         """See `Handle.status`."""
-        return await run_in(self._threads, call(self._handle.status))
+        return await self._threads.call(self._handle.status)
 
     async def read(self) -> Request | None:
         """See `Handle.read`."""
-        return await run_in(self._threads, call(self._handle.read))
+        return await self._threads.call(self._handle.read)
 
     async def result(self, timeout: timedelta | None = None) -> R_co:  # noqa: ASYNC109
         """See `Handle.result`. Waiting does not occupy a thread."""
-        return await run_in(self._threads, self._handle.result_steps(timeout))
+        return await self._handle.result_in(self._threads, timeout)
 
     async def cancel(self) -> Outcome:
         """See `Handle.cancel`."""
-        return await run_in(self._threads, call(self._handle.cancel))
+        return await self._threads.call(self._handle.cancel)
 
     async def requeue(self) -> Outcome:
         """See `Handle.requeue`."""
-        return await run_in(self._threads, call(self._handle.requeue))
+        return await self._threads.call(self._handle.requeue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ class AsyncBatch:
 
     async def read(self) -> BatchState | None:
         """See `Batch.read`."""
-        return await run_in(self._threads, call(self._batch.read))
+        return await self._threads.call(self._batch.read)
 
     async def wait(self, timeout: timedelta | None = None) -> BatchState:  # noqa: ASYNC109
         """See `Batch.wait`. Waiting does not occupy a thread."""
-        return await run_in(self._threads, self._batch.wait_steps(timeout))
+        return await self._batch.wait_in(self._threads, timeout)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from math import inf
 
 from rowlease.client.batch_reads import BatchReads
-from rowlease.client.steps import Steps, call, run
+from rowlease.client.call_threads import CallThreads
 from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, BatchState, check_type
@@ -47,24 +46,37 @@ class Batch:
             TimeoutError: the batch was not finished within `timeout`.
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
-        return run(self.wait_steps(timeout))
+        ends = _end_of(timeout)
+        found = self._reads.read([self.batch_id])[self.batch_id]
+        while left := self._left(found, ends, timeout):
+            found = self._reads.next(self.batch_id, found, left)
+        assert found is not None
+        return found
 
-    def wait_steps(self, timeout: timedelta | None) -> Steps[BatchState]:
-        """The steps of `wait`."""
-        check_type("timeout", timeout, DURATION)
-        ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
-        found = (yield from call(partial(self._reads.read, [self.batch_id])))[self.batch_id]
-        while True:
-            if found is None:
-                raise InvalidRequest(
-                    f'there is no batch "{self.batch_id}"; it may have been dropped'
-                )
-            if found.finished_time is not None:
-                return found
-            left = ends - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(
-                    f'the batch "{self.batch_id}" is not finished after {timeout}: '
-                    f"{found.num_live:,} of {counted(found.num_requests, 'request')} left"
-                )
-            found = yield from self._reads.next(self.batch_id, found, left)
+    async def wait_in(self, threads: CallThreads, timeout: timedelta | None) -> BatchState:  # noqa: ASYNC109
+        """The same as `wait`: calls are made in `threads`, pauses in the event loop."""
+        ends = _end_of(timeout)
+        found = (await threads.call(self._reads.read, [self.batch_id]))[self.batch_id]
+        while left := self._left(found, ends, timeout):
+            found = await self._reads.next_in(threads, self.batch_id, found, left)
+        assert found is not None
+        return found
+
+    def _left(self, found: BatchState | None, ends: float, timeout: timedelta | None) -> float:
+        """The seconds that are left to wait; 0 if the batch is finished."""
+        if found is None:
+            raise InvalidRequest(f'there is no batch "{self.batch_id}"; it may have been dropped')
+        if found.finished_time is not None:
+            return 0
+        left = ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(
+                f'the batch "{self.batch_id}" is not finished after {timeout}: '
+                f"{found.num_live:,} of {counted(found.num_requests, 'request')} left"
+            )
+        return left
+
+
+def _end_of(timeout: timedelta | None) -> float:
+    check_type("timeout", timeout, DURATION)
+    return inf if timeout is None else time.monotonic() + timeout.total_seconds()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from math import inf
 
-from rowlease.client.steps import Steps, call, pause
+from rowlease.client.call_threads import CallThreads
 from rowlease.model import BatchState
 from rowlease.store import Store
 from rowlease.store.notice import Notices
@@ -44,24 +43,46 @@ class BatchReads:
         finished = [batch_id for batch_id in ended if self.store.finish_batches(batch_id)]
         return {**found, **self._found_now(finished)} if finished else found
 
-    def next(
-        self, batch_id: str, known: BatchState | None, seconds: float
-    ) -> Steps[BatchState | None]:
-        """The steps until the batch may have been read again, at most `seconds`.
+    def next(self, batch_id: str, known: BatchState | None, seconds: float) -> BatchState | None:
+        """Wait until the batch may have been read again, at most `seconds`.
 
         Args:
             known: what the caller has read. It is returned if nobody has read the batch since.
         """
         since = time.monotonic()
         with self._waiting.expecting(batch_id) as is_over:
-            look = max(READ_SECONDS, len(self._waiting) / LOOKS_A_SECOND)
-            yield from pause(min(look, seconds), is_over)
-            now = time.monotonic()
-            if now - self._began >= READ_SECONDS:
-                self._began = now
-                yield from call(partial(self._read_all, now))
-            began, found = self._found
-            return found.get(batch_id, known) if began >= since else known
+            is_over.wait(self._pause(seconds))
+            if (began := self._due()) is not None:
+                self._read_all(began)
+        return self._found_since(since, batch_id, known)
+
+    async def next_in(
+        self, threads: CallThreads, batch_id: str, known: BatchState | None, seconds: float
+    ) -> BatchState | None:
+        """The same as `next`: calls are made in `threads`, pauses in the event loop."""
+        since = time.monotonic()
+        with self._waiting.expecting(batch_id) as is_over:
+            await is_over.wait_in_loop(self._pause(seconds))
+            if (began := self._due()) is not None:
+                await threads.call(self._read_all, began)
+        return self._found_since(since, batch_id, known)
+
+    def _pause(self, seconds: float) -> float:
+        return min(seconds, max(READ_SECONDS, len(self._waiting) / LOOKS_A_SECOND))
+
+    def _due(self) -> float | None:
+        """The time, if this caller is to read for all now; else None."""
+        now = time.monotonic()
+        if now - self._began < READ_SECONDS:
+            return None
+        self._began = now
+        return now
+
+    def _found_since(
+        self, since: float, batch_id: str, known: BatchState | None
+    ) -> BatchState | None:
+        began, found = self._found
+        return found.get(batch_id, known) if began >= since else known
 
     def _read_all(self, began: float) -> None:
         found = self.read(self._waiting.keys)

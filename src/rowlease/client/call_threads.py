@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from contextvars import copy_context
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from rowlease.errors import InvalidRequest
 from rowlease.forks import check_fork, watch_forks
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: The maximum number of calls that one client makes at the same time. It must be below
@@ -45,6 +49,16 @@ class CallThreads:
             raise InvalidRequest(
                 "the client was closed: keep it open until all calls and waits have ended"
             ) from error
+
+    async def call(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in one of the threads, and await its result.
+
+        If this coroutine is cancelled, a call that has begun continues, and its result is dropped.
+
+        Raises: the errors of `submit` and of the function.
+        """
+        called = self.submit(partial(copy_context().run, partial(work, *args, **kwargs)))
+        return await asyncio.wrap_future(called)
 
     def close(self) -> None:
         """Make no more calls. Those that have begun go on."""

@@ -12,13 +12,11 @@ from typing import Any, Self, Unpack, overload
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.client.database import connect
-from rowlease.client.enqueue_call import EnqueueCall
+from rowlease.client.enqueue_call import RETRY_FOR, EnqueueCall, Sending
 from rowlease.client.find_requests import find
 from rowlease.client.handle import Handle
 from rowlease.client.operations import Requests
 from rowlease.client.queues import Queues
-from rowlease.client.sending import RETRY_FOR, send
-from rowlease.client.steps import run
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found, check_type
@@ -122,7 +120,7 @@ class BoundProducer(Producer):
                 call.batch,
                 receipt_key=receipt,
                 connection=self._connection,
-                **call.batches(),
+                **call.batches,
             )
         return call.handles(answers, self._store)
 
@@ -262,5 +260,5 @@ class Client(Producer):
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
         store = self.store
         with call.within_middleware():
-            answers = run(send(store, call, self._retry_for))
+            answers = Sending(store, call, self._retry_for).send()
         return call.handles(answers, store)

@@ -1,18 +1,30 @@
-"""One enqueue call: checks its requests and options, and makes handles from the answers."""
+"""One enqueue call: checks its requests and options, sends it, and makes handles."""
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from types import NoneType
 from typing import Any, Generic, TypedDict, cast
 
 from rowlease import middleware
+from rowlease.client.call_threads import CallThreads
 from rowlease.client.handle import Handle
-from rowlease.errors import InvalidRequest
+from rowlease.errors import (
+    EnqueueUnknown,
+    InvalidRequest,
+    RowleaseError,
+    StoreError,
+    StoreUnavailable,
+)
 from rowlease.middleware import NewRequestHeaders
-from rowlease.model import DURATION, Enqueued, NewRequest, check_type, short_repr
+from rowlease.model import DURATION, Enqueued, NewRequest, Outcome, check_type, short_repr
 from rowlease.store import Store
 from rowlease.tasks import headers
 from rowlease.tasks.requests import (
@@ -27,6 +39,24 @@ from rowlease.tasks.requests import (
 )
 from rowlease.tasks.task import R, Task
 
+#: The default time for which a call is repeated after transient errors. Most failovers are shorter.
+RETRY_FOR = timedelta(seconds=30)
+#: The largest share of `retry_for` that one try may take, so that a try that is never answered
+#: leaves time for other tries.
+SHARE_OF_A_TRY = 1 / 3
+#: No try begins if a smaller share of `retry_for` is left.
+SHORTEST_SHARE = 1 / 30
+#: The pause in seconds before the second try. It doubles before each further try, and up to half
+#: of each pause is taken off at random.
+FIRST_RETRY_PAUSE = 0.1
+#: The longest pause in seconds between two tries.
+LONGEST_RETRY_PAUSE = 2.0
+#: The longest time in seconds that a producer waits for a notification of room before it tries
+#: again: its place in line lasts two seconds, and no notification is sent when an earlier place
+#: expires.
+LONGEST_WAIT_FOR_ROOM = 1.0
+#: The longest time in seconds between two tries if the database sends no notifications.
+LONGEST_WAIT_WITHOUT_NOTIFICATIONS = 0.1
 #: The maximum number of characters in a receipt, and in the id of a batch.
 LONGEST_ID = 100
 
@@ -45,6 +75,7 @@ class EnqueueCall(Generic[R]):
         queue: the name of the queue.
         batch: the requests.
         options: the options of the call.
+        batches: the batch of the requests, and the batch that they wait for.
 
     Raises:
         InvalidRequest: the requests are for several queues, or an option is wrong.
@@ -64,6 +95,7 @@ class EnqueueCall(Generic[R]):
         self.queue = queues[0]
         self.batch: list[NewRequest] = [each.new for each in requests]
         self.options = options
+        self.batches: Batches = {"batch_id": options.get("batch_id"), "after": options.get("after")}
         self._requests = requests
 
     @classmethod
@@ -119,10 +151,6 @@ class EnqueueCall(Generic[R]):
             )
         return self.options.get("receipt")
 
-    def batches(self) -> Batches:
-        """The batch of the requests, and the batch that they wait for."""
-        return {"batch_id": self.options.get("batch_id"), "after": self.options.get("after")}
-
     def handles(self, answers: list[Enqueued], store: Store) -> list[Handle[R]]:
         """The handles, in the order of the requests.
 
@@ -140,6 +168,128 @@ class EnqueueCall(Generic[R]):
             )
             for answer, request in zip(answers, self._requests, strict=True)
         ]
+
+
+class Sending:
+    """One enqueue call, in transactions of its own. All requests are enqueued, or none.
+
+    After a transient error the call is tried again. If the queue is full, the option `wait` says
+    for how long it is tried again.
+
+    Args:
+        retry_for: the time for which the call is repeated after transient errors.
+
+    Raises:
+        The errors of `Client.enqueue`.
+    """
+
+    def __init__(self, store: Store, call: EnqueueCall[Any], retry_for: timedelta) -> None:
+        self._store = store
+        self._call = call
+        self._receipt = call.options.get("receipt") or uuid.uuid4().hex
+        self._retry_for = retry_for.total_seconds()
+        #: True if a try failed but may still have enqueued the requests.
+        self._maybe_done = False
+
+    def send(self) -> list[Enqueued]:
+        """The answers, in the order of the requests."""
+        wait = self._call.options.get("wait")
+        ends = time.monotonic() + (wait or timedelta(0)).total_seconds()
+        answers = self._try(wait)
+        while _is_full(answers):
+            with self._store.room.expecting(self._call.queue) as notified:
+                answers = self._try(_left(ends), answers[0].request_id)
+                if _is_full(answers):
+                    notified.wait(self._pause_for_room(ends))
+        return answers
+
+    async def send_in(self, threads: CallThreads) -> list[Enqueued]:
+        """The same as `send`: calls are made in `threads`, pauses in the event loop."""
+        wait = self._call.options.get("wait")
+        ends = time.monotonic() + (wait or timedelta(0)).total_seconds()
+        answers = await self._try_in(threads, wait)
+        while _is_full(answers):
+            with self._store.room.expecting(self._call.queue) as notified:
+                answers = await self._try_in(threads, _left(ends), answers[0].request_id)
+                if _is_full(answers):
+                    await notified.wait_in_loop(self._pause_for_room(ends))
+        return answers
+
+    def _try(self, wait: timedelta | None, waiter_id: int | None = None) -> list[Enqueued]:
+        ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
+        pause = FIRST_RETRY_PAUSE
+        while True:
+            try:
+                return self._attempt(ends, wait, waiter_id)
+            except RowleaseError as error:
+                nap = self._pause_after(error, pause, ends)
+            time.sleep(nap)
+            pause = min(LONGEST_RETRY_PAUSE, 2 * pause)
+
+    async def _try_in(
+        self, threads: CallThreads, wait: timedelta | None, waiter_id: int | None = None
+    ) -> list[Enqueued]:
+        ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
+        pause = FIRST_RETRY_PAUSE
+        while True:
+            try:
+                return await threads.call(self._attempt, ends, wait, waiter_id)
+            except RowleaseError as error:
+                nap = self._pause_after(error, pause, ends)
+            await asyncio.sleep(nap)
+            pause = min(LONGEST_RETRY_PAUSE, 2 * pause)
+
+    def _attempt(
+        self, ends: float, wait: timedelta | None, waiter_id: int | None
+    ) -> list[Enqueued]:
+        left = ends - time.monotonic()
+        if left <= 0:
+            raise StoreUnavailable(
+                "all threads of the client were busy; make fewer calls at once, or check that the "
+                "database answers"
+            )
+        store = self._store
+        if self._retry_for:
+            store = store.within(timedelta(seconds=min(left, self._retry_for * SHARE_OF_A_TRY)))
+        return store.enqueue_many(
+            self._call.queue,
+            self._call.batch,
+            receipt_key=self._receipt,
+            wait=wait,
+            waiter_id=waiter_id,
+            **self._call.batches,
+        )
+
+    def _pause_after(self, error: RowleaseError, pause: float, ends: float) -> float:
+        """The seconds until the next try. Raises an error unless there is one."""
+        nap = pause * random.uniform(0.5, 1)
+        is_over = ends - time.monotonic() - nap < self._retry_for * SHORTEST_SHARE
+        is_transient = isinstance(error, StoreError) and error.transient
+        self._maybe_done |= isinstance(error, StoreError) and error.maybe_done
+        if is_transient and self._retry_for and not is_over:
+            return nap
+        if self._maybe_done:
+            # The last try may have been refused, but an earlier one may still take effect.
+            raise EnqueueUnknown(
+                f"it is not known whether the requests were enqueued ({error}); enqueue them again "
+                f"with receipt={self._receipt!r}: that enqueues them once",
+                receipt=self._receipt,
+            ) from error
+        raise error
+
+    def _pause_for_room(self, ends: float) -> float:
+        """The longest time until the next try if the queue is full, in seconds."""
+        is_listening = self._store.room.is_listening
+        longest = LONGEST_WAIT_FOR_ROOM if is_listening else LONGEST_WAIT_WITHOUT_NOTIFICATIONS
+        return min(_left(ends).total_seconds(), longest * random.uniform(0.5, 1))
+
+
+def _left(ends: float) -> timedelta:
+    return timedelta(seconds=max(0.0, ends - time.monotonic()))
+
+
+def _is_full(answers: list[Enqueued]) -> bool:
+    return bool(answers) and answers[0].outcome is Outcome.FULL
 
 
 def _check_id(name: str, given: Any) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
 from typing import Generic
 
-from rowlease.client.steps import Steps, call, pause, run
+from rowlease.client.call_threads import CallThreads
 from rowlease.errors import NoResult
 from rowlease.filters.filter import Filter
 from rowlease.model import DURATION, Outcome, Request, Step, check_type
 from rowlease.store import Store
+from rowlease.store.shared_listener import SharedListener
 from rowlease.tasks.requests import R_co
 
 FINISHED = ("Complete", "Failed", "Cancelled")
@@ -101,25 +102,27 @@ class Handle(Generic[R_co]):
             WrongArguments: the result does not fit the annotation.
             StoreError: the database cannot be reached, or refuses access (AccessDenied).
         """
-        return run(self.result_steps(timeout))
+        wait = _ResultWait(timeout, self._store.finished)
+        found = self._read_for_result()
+        while wait.goes_on(found):
+            with self._store.finished.expecting(str(self.request_id)) as notified:
+                found = self._read_for_result()
+                if seconds := wait.pause(found):
+                    notified.wait(seconds)
+        return self._value(found, timeout)
 
-    def result_steps(self, timeout: timedelta | None) -> Steps[R_co]:
-        """The steps of `result`."""
-        check_type("timeout", timeout, DURATION)
-        ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
-        polls = _polls()
-        finished = self._store.finished
-        found = yield from call(self._read_for_result)
-        if _is_unfinished(found) and timeout != timedelta(0):
-            while True:
-                with finished.expecting(str(self.request_id)) as notified:
-                    found = yield from call(self._read_for_result)
-                    left = ends - time.monotonic()
-                    if not _is_unfinished(found) or left <= 0:
-                        break
-                    look = NOTIFIED_READ_PAUSE if finished.is_listening else next(polls)
-                    look = max(look, finished.num_waiting / READS_A_SECOND)
-                    yield from pause(min(look, left), notified)
+    async def result_in(self, threads: CallThreads, timeout: timedelta | None) -> R_co:  # noqa: ASYNC109
+        """The same as `result`: calls are made in `threads`, pauses in the event loop."""
+        wait = _ResultWait(timeout, self._store.finished)
+        found = await threads.call(self._read_for_result)
+        while wait.goes_on(found):
+            with self._store.finished.expecting(str(self.request_id)) as notified:
+                found = await threads.call(self._read_for_result)
+                if seconds := wait.pause(found):
+                    await notified.wait_in_loop(seconds)
+        return self._value(found, timeout)
+
+    def _value(self, found: Request | None, timeout: timedelta | None) -> R_co:
         if found is not None and _is_unfinished(found):
             raise TimeoutError(
                 f"request {self.request_id} is not finished after {timeout}: it is {found.status}; "
@@ -169,9 +172,31 @@ def _is_unfinished(found: Request | None) -> bool:
     return found is not None and found.status not in FINISHED
 
 
-def _polls() -> Iterator[float]:
-    """The pauses in seconds between reads if there are no notifications."""
-    pause = FIRST_READ_PAUSE
-    while True:
-        yield pause
-        pause = min(LONGEST_READ_PAUSE, 2 * pause)
+class _ResultWait:
+    """The pauses between the reads of one wait for a result.
+
+    Raises:
+        InvalidRequest: the timeout is not a timedelta.
+    """
+
+    def __init__(self, timeout: timedelta | None, finished: SharedListener) -> None:
+        check_type("timeout", timeout, DURATION)
+        self._ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
+        self._finished = finished
+        self._poll = FIRST_READ_PAUSE
+        self._is_over = timeout == timedelta(0)
+
+    def goes_on(self, found: Request | None) -> bool:
+        """Whether there is another read."""
+        return _is_unfinished(found) and not self._is_over
+
+    def pause(self, found: Request | None) -> float:
+        """The longest time in seconds until the next read; 0 if there is none."""
+        left = self._ends - time.monotonic()
+        self._is_over = left <= 0
+        if not self.goes_on(found):
+            return 0
+        look = NOTIFIED_READ_PAUSE
+        if not self._finished.is_listening:
+            look, self._poll = self._poll, min(LONGEST_READ_PAUSE, 2 * self._poll)
+        return min(left, max(look, self._finished.num_waiting / READS_A_SECOND))

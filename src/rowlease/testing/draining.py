@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
 from typing import Any, NamedTuple
 
-from rowlease.client.steps import Steps, call, run, run_in
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.counts import counted
@@ -15,9 +14,8 @@ from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTas
 from rowlease.events import Events
 from rowlease.middleware import around_run
 from rowlease.model import Failure, LeasedRequest, Outcome
-from rowlease.store import Store
 from rowlease.tasks.loading import Tasks, registry_of
-from rowlease.tasks.task import Registry, Task
+from rowlease.tasks.task import Task
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
 from rowlease.worker.schedules import Schedules
@@ -96,7 +94,11 @@ def drain(
         RowleaseError: more than `limit` requests were pending.
         Exception: any exception of a task, if `reraise` is true.
     """
-    return run(_steps(where, tasks, Task.run, queues, reraise, schedules, limit))
+    draining = _Draining(where, tasks, queues, reraise, schedules, limit)
+    for task, leased in draining.leases():
+        with draining.attempt(task, leased) as results:
+            results.append(task.run(leased.payload))
+    return draining.done
 
 
 async def drain_async(
@@ -109,77 +111,89 @@ async def drain_async(
     limit: int = 1000,
 ) -> list[Ran]:
     """The same as `drain`, but coroutines run in the running event loop."""
-    steps = _steps(where, tasks, Task.run_coroutine, queues, reraise, schedules, limit)
-    return await run_in(None, steps)
+    draining = _Draining(where, tasks, queues, reraise, schedules, limit)
+    for task, leased in draining.leases():
+        with draining.attempt(task, leased) as results:
+            results.append(await task.run_coroutine(leased.payload))
+    return draining.done
 
 
-def _steps(
-    where: Where,
-    tasks: Tasks,
-    execute: Callable[[Task[..., Any], str], Any],
-    queues: Sequence[str] | None,
-    reraise: bool,
-    schedules: bool,
-    limit: int,
-) -> Steps[list[Ran]]:
-    store = store_of(where)
-    known = registry_of(tasks)
-    if schedules:
-        Schedules(store, WORKER, known, Events()).step()
-    done: list[Ran] = []
-    while leased := _next(store, queues):
-        if len(done) >= limit:
-            store.abandon([leased])
-            raise RowleaseError(
-                f"the limit of {counted(limit, 'request')} is reached, and more are pending; check "
-                "that no task enqueues itself for ever, or raise `limit`"
-            )
-        ran = yield from _run(store, known, leased, execute)
-        done.append(ran)
-        is_signal = isinstance(ran.error, Retry | Snooze | DeadLetter)
-        if ran.error and not is_signal and (reraise or not isinstance(ran.error, Exception)):
-            raise ran.error
-    return done
+class _Draining:
+    """What `drain` and `drain_async` have in common: all but the run of a task."""
 
+    def __init__(
+        self,
+        where: Where,
+        tasks: Tasks,
+        queues: Sequence[str] | None,
+        reraise: bool,
+        schedules: bool,
+        limit: int,
+    ) -> None:
+        self.done: list[Ran] = []
+        self._store = store_of(where)
+        self._tasks = registry_of(tasks)
+        self._queues = queues
+        self._reraise = reraise
+        self._limit = limit
+        if schedules:
+            Schedules(self._store, WORKER, self._tasks, Events()).step()
 
-def _next(store: Store, queues: Sequence[str] | None) -> LeasedRequest | None:
-    while True:
-        names = sorted({row.queue_name for row in store.depth()}) if queues is None else queues
-        if not names:
-            return None
-        claim = store.dequeue(WORKER, names, 1, lease=LEASE_DURATION)
-        if claim.requests:
-            return claim.requests[0]
-        if not claim.more and all(step.what != "batches finished" for step in store.maintain()):
-            return None
+    def leases(self) -> Iterator[tuple[Task[..., Any], LeasedRequest]]:
+        """Lease the requests whose task is known. Those of unknown kinds fail."""
+        while leased := self._next():
+            if len(self.done) >= self._limit:
+                self._store.abandon([leased])
+                raise RowleaseError(
+                    f"the limit of {counted(self._limit, 'request')} is reached, and more are "
+                    "pending; check that no task enqueues itself for ever, or raise `limit`"
+                )
+            if task := self._tasks.get(leased.kind):
+                yield task, leased
+            else:
+                unknown = UnknownTask(self._tasks.unknown(leased.kind))
+                self._fail(leased, unknown, Failure(str(unknown)))
 
+    @contextmanager
+    def attempt(self, task: Task[..., Any], leased: LeasedRequest) -> Iterator[list[str | None]]:
+        """Record an attempt, whose result the block appends to the list."""
+        context = Context.of(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline())
+        token = running.set(context)
+        results: list[str | None] = []
+        try:
+            with around_run(task, context):
+                yield results
+        except BaseException as error:
+            self._fail(leased, error, failed(task, error))
+            return
+        finally:
+            running.reset(token)
+        (outcome,) = self._store.complete([leased], results)
+        self.done.append(Ran(leased, task.parameters.result(results[0]), None, outcome))
 
-def _run(
-    store: Store,
-    tasks: Registry,
-    leased: LeasedRequest,
-    execute: Callable[[Task[..., Any], str], Any],
-) -> Steps[Ran]:
-    task = tasks.get(leased.kind)
-    if task is None:
-        unknown = UnknownTask(tasks.unknown(leased.kind))
-        return Ran(leased, None, unknown, _fail(store, leased, Failure(str(unknown))))
-    context = Context.of(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline())
-    token = running.set(context)
-    try:
-        with around_run(task, context):
-            result = yield from call(partial(execute, task, leased.payload))
-    except BaseException as error:
-        return Ran(leased, None, error, _fail(store, leased, failed(task, error)))
-    finally:
-        running.reset(token)
-    (outcome,) = store.complete([leased], [result])
-    return Ran(leased, task.parameters.result(result), None, outcome)
+    def _next(self) -> LeasedRequest | None:
+        while True:
+            names = self._queues
+            if names is None:
+                names = sorted({row.queue_name for row in self._store.depth()})
+            if not names:
+                return None
+            claim = self._store.dequeue(WORKER, names, 1, lease=LEASE_DURATION)
+            if claim.requests:
+                return claim.requests[0]
+            if not claim.more and all(
+                step.what != "batches finished" for step in self._store.maintain()
+            ):
+                return None
 
-
-def _fail(store: Store, leased: LeasedRequest, failure: Failure | SnoozeAsked) -> Outcome:
-    if isinstance(failure, SnoozeAsked):
-        (outcome,) = store.snooze([leased], [failure.after], [failure.reason])
-    else:
-        (outcome,) = store.fail([leased], [failure])
-    return outcome
+    def _fail(
+        self, leased: LeasedRequest, error: BaseException, failure: Failure | SnoozeAsked
+    ) -> None:
+        if isinstance(failure, SnoozeAsked):
+            (outcome,) = self._store.snooze([leased], [failure.after], [failure.reason])
+        else:
+            (outcome,) = self._store.fail([leased], [failure])
+        self.done.append(Ran(leased, None, error, outcome))
+        is_signal = isinstance(error, Retry | Snooze | DeadLetter)
+        if not is_signal and (self._reraise or not isinstance(error, Exception)):
+            raise error
