@@ -11,94 +11,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowlease.client.async_client import AsyncClient, AsyncProducer
-    from rowlease.client.async_handle import AsyncBatch, AsyncHandle
-    from rowlease.client.batch import Batch
-    from rowlease.client.client import Client, Producer
-    from rowlease.client.database import connect
-    from rowlease.client.handle import Handle
-    from rowlease.context import current
-    from rowlease.declared_queues import Queue
-    from rowlease.errors import (
-        DeadLetter,
-        EnqueueUnknown,
-        LeaseLost,
-        NoResult,
-        QueueFull,
-        Retry,
-        RowleaseError,
-        Snooze,
-    )
-    from rowlease.middleware import Middleware, add_middleware
-    from rowlease.tasks.codec import register_type
-    from rowlease.tasks.requests import TaskRequest, untyped_request
-    from rowlease.tasks.task import Task, task
-    from rowlease.worker import Worker
+    from rowlease.client.async_client import AsyncClient as AsyncClient
+    from rowlease.client.async_client import AsyncProducer as AsyncProducer
+    from rowlease.client.async_handle import AsyncBatch as AsyncBatch
+    from rowlease.client.async_handle import AsyncHandle as AsyncHandle
+    from rowlease.client.batch import Batch as Batch
+    from rowlease.client.client import Client as Client
+    from rowlease.client.client import Producer as Producer
+    from rowlease.client.database import connect as connect
+    from rowlease.client.handle import Handle as Handle
+    from rowlease.context import current as current
+    from rowlease.declared_queues import Queue as Queue
+    from rowlease.errors import DeadLetter as DeadLetter
+    from rowlease.errors import EnqueueUnknown as EnqueueUnknown
+    from rowlease.errors import LeaseLost as LeaseLost
+    from rowlease.errors import NoResult as NoResult
+    from rowlease.errors import QueueFull as QueueFull
+    from rowlease.errors import Retry as Retry
+    from rowlease.errors import RowleaseError as RowleaseError
+    from rowlease.errors import Snooze as Snooze
+    from rowlease.middleware import Middleware as Middleware
+    from rowlease.middleware import add_middleware as add_middleware
+    from rowlease.tasks.codec import register_type as register_type
+    from rowlease.tasks.requests import TaskRequest as TaskRequest
+    from rowlease.tasks.requests import untyped_request as untyped_request
+    from rowlease.tasks.task import Task as Task
+    from rowlease.tasks.task import task as task
+    from rowlease.worker import Worker as Worker
 
-__all__ = [
-    "AsyncBatch",
-    "AsyncClient",
-    "AsyncHandle",
-    "AsyncProducer",
-    "Batch",
-    "Client",
-    "DeadLetter",
-    "EnqueueUnknown",
-    "Handle",
-    "LeaseLost",
-    "Middleware",
-    "NoResult",
-    "Producer",
-    "Queue",
-    "QueueFull",
-    "Retry",
-    "RowleaseError",
-    "Snooze",
-    "Task",
-    "TaskRequest",
-    "Worker",
-    "add_middleware",
-    "connect",
-    "current",
-    "register_type",
-    "task",
-    "untyped_request",
-]
-
-_HOMES = {
-    "AsyncBatch": "rowlease.client.async_handle",
-    "AsyncClient": "rowlease.client.async_client",
-    "AsyncHandle": "rowlease.client.async_handle",
-    "AsyncProducer": "rowlease.client.async_client",
-    "Batch": "rowlease.client.batch",
-    "Client": "rowlease.client.client",
-    "DeadLetter": "rowlease.errors",
-    "EnqueueUnknown": "rowlease.errors",
-    "Handle": "rowlease.client.handle",
-    "LeaseLost": "rowlease.errors",
-    "Middleware": "rowlease.middleware",
-    "NoResult": "rowlease.errors",
-    "Producer": "rowlease.client.client",
-    "Queue": "rowlease.declared_queues",
-    "QueueFull": "rowlease.errors",
-    "Retry": "rowlease.errors",
-    "RowleaseError": "rowlease.errors",
-    "Snooze": "rowlease.errors",
-    "Task": "rowlease.tasks.task",
-    "TaskRequest": "rowlease.tasks.requests",
-    "Worker": "rowlease.worker",
-    "add_middleware": "rowlease.middleware",
-    "connect": "rowlease.client.database",
-    "current": "rowlease.context",
-    "register_type": "rowlease.tasks.codec",
-    "task": "rowlease.tasks.task",
-    "untyped_request": "rowlease.tasks.requests",
+#: The public names, by their modules.
+_NAMES = {
+    "client.async_client": "AsyncClient AsyncProducer",
+    "client.async_handle": "AsyncBatch AsyncHandle",
+    "client.batch": "Batch",
+    "client.client": "Client Producer",
+    "client.database": "connect",
+    "client.handle": "Handle",
+    "context": "current",
+    "declared_queues": "Queue",
+    "errors": "DeadLetter EnqueueUnknown LeaseLost NoResult QueueFull Retry RowleaseError Snooze",
+    "middleware": "Middleware add_middleware",
+    "tasks.codec": "register_type",
+    "tasks.requests": "TaskRequest untyped_request",
+    "tasks.task": "Task task",
+    "worker": "Worker",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"rowlease.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'rowlease' has no attribute {name!r}")
 
 

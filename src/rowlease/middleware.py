@@ -78,7 +78,8 @@ class Middleware:
         return NO_MIDDLEWARE
 
 
-_all: list[Middleware] = []
+#: The middleware of this process, the outermost first.
+added: list[Middleware] = []
 
 
 def add_middleware(middleware: Middleware) -> None:
@@ -87,12 +88,12 @@ def add_middleware(middleware: Middleware) -> None:
     Call this function in the module that defines the tasks. Child processes import that module, so
     they have the same middleware.
     """
-    _all.append(middleware)
+    added.append(middleware)
 
 
 def around_run(task: Task[..., Any], context: Context) -> AbstractContextManager[object]:
     """A context manager that runs all middleware around one run of a task."""
-    if not _all:
+    if not added:
         return NO_MIDDLEWARE
     return _within(lambda each: each.around_run(task, context))
 
@@ -102,18 +103,13 @@ def around_enqueue(requests: Sequence[NewRequestHeaders]) -> AbstractContextMana
     return _within(lambda each: each.around_enqueue(requests))
 
 
-def has_middleware() -> bool:
-    """Whether any middleware was added."""
-    return bool(_all)
-
-
 @contextmanager
 def _within(
     enter: Callable[[Middleware], AbstractContextManager[object]],
 ) -> Iterator[None]:
     raised: BaseException | None = None
     with ExitStack() as stack:
-        for each in _all:
+        for each in added:
             stack.enter_context(enter(each))
         try:
             yield

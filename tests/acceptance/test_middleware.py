@@ -25,7 +25,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 
 # The module adds its middleware to the whole process. Only the tests of this module want it.
 for _each in tasks.MIDDLEWARE:
-    middleware._all.remove(_each)
+    middleware.added.remove(_each)
 
 #: Each executor, with the tasks that it can run.
 EXECUTORS: dict[str, list[Task[..., Any]]] = {
@@ -38,7 +38,7 @@ FAILURES = [f"{when} {name}" for when in ("before", "after", "leave") for name i
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "_all", list(tasks.MIDDLEWARE))
+    monkeypatch.setattr(middleware, "added", list(tasks.MIDDLEWARE))
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_an_error_around_an_enqueue_enqueues_nothing(
 
     with Client(dsn) as client:
         for wrong, error in ((Refuses(), PermissionError), (TooLarge(), InvalidRequest)):
-            monkeypatch.setattr(middleware, "_all", [wrong])
+            monkeypatch.setattr(middleware, "added", [wrong])
             with pytest.raises(error):
                 client.enqueue(plain)
     assert sql("select 1 from rowlease.queue") == []

@@ -25,14 +25,14 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 Spans = Callable[[], list[dict[str, Any]]]
 
 # The module adds its middleware to the whole process. Only the tests of this module want it.
-middleware._all.remove(traced_tasks.MIDDLEWARE)
+middleware.added.remove(traced_tasks.MIDDLEWARE)
 
 EXECUTORS: dict[str, Task[..., Any]] = {"process": plain, "thread": plain, "coroutine": native}
 
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "_all", [traced_tasks.MIDDLEWARE])
+    monkeypatch.setattr(middleware, "added", [traced_tasks.MIDDLEWARE])
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_load_carries_the_trace_of_its_driver(dsn: str, spans: Spans) -> None:
 def test_a_run_may_begin_a_trace_of_its_own(
     dsn: str, spans: Spans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "_all", [Tracing(provider, links_only=True)])
+    monkeypatch.setattr(middleware, "added", [Tracing(provider, links_only=True)])
     with Client(dsn) as client:
         client.enqueue(plain)
         work(client, "thread")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import NoneType
-from typing import Any, Generic, TypedDict, cast
+from typing import Any, Generic, TypedDict
 
 from rowlease import middleware
 from rowlease.client.call_threads import CallThreads
@@ -30,7 +30,6 @@ from rowlease.tasks import headers
 from rowlease.tasks.requests import (
     CALL_OPTIONS,
     DEFAULT_QUEUE,
-    REQUEST_OPTIONS,
     CallOptions,
     Options,
     TaskRequest,
@@ -107,15 +106,13 @@ class EnqueueCall(Generic[R]):
             raise InvalidRequest(
                 f"the first argument is {short_repr(task)}, which is not a task; {_advice(task)}"
             )
-        request, options = task.for_call(args, kwargs)
-        return cls([request], options)
+        return cls([task.for_call(args, kwargs)], task.options)
 
     @classmethod
     def of_kind(cls, kind: str, payload: Any, options: Options) -> EnqueueCall[R]:
         """The call for one request with the task's name and a payload."""
-        given: dict[str, Any] = dict(check_names(options, REQUEST_OPTIONS))
-        call = {name: given.pop(name, None) for name in CALL_OPTIONS}
-        return cls([untyped_request(kind, payload, **given)], cast("CallOptions", call))
+        given: Any = {name: v for name, v in options.items() if name not in CALL_OPTIONS}
+        return cls([untyped_request(kind, payload, **given)], options)
 
     @classmethod
     def of_batch(cls, requests: Iterable[TaskRequest[R]], options: CallOptions) -> EnqueueCall[R]:
@@ -125,7 +122,7 @@ class EnqueueCall(Generic[R]):
     @contextmanager
     def within_middleware(self) -> Iterator[None]:
         """The context of all middleware, which may change the headers of the requests."""
-        if not middleware.has_middleware():
+        if not middleware.added:
             yield
             return
         outgoing = [

@@ -59,7 +59,7 @@ def encode(value: Any) -> str:
     """
     try:
         written = _encoder.encode(value)
-        if type(value) is dict and len({str(key) for key in value}) < len(value):
+        if type(value) is dict and len(set(map(str, value))) < len(value):
             raise ValueError("two of its keys are the same text; JSON has only text as keys")
         if b"null" in written:
             # msgspec writes null for NaN and the infinities; json.dumps refuses them.

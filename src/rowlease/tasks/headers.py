@@ -13,13 +13,11 @@ HEADERS_ADVICE = "it must be a mapping of strings to strings, for example {'tena
 
 
 def encode_headers(headers: Any) -> str | None:
-    """The headers, a mapping of strings to strings, as compact JSON text; None if there are none.
+    """The headers, a mapping of strings to strings, as compact JSON text; None if it is empty.
 
     Raises:
         InvalidRequest: a name or a value is not a string, or the text is too large.
     """
-    if headers is None:
-        return None
     if not isinstance(headers, Mapping):
         raise InvalidRequest(f"headers is {short_repr(headers)}; {HEADERS_ADVICE}")
     if not headers:

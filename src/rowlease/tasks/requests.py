@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import FIELD_TYPES, MAX_PRIORITY, NewRequest, check_type, short_repr
@@ -115,9 +115,8 @@ def untyped_request(
         raise InvalidRequest(
             f"the payload is {short_repr(payload)}; it must be a mapping of arguments by name"
         )
-    return make_request(
-        kind, text, decode_plain, check_names(options, RequestOptions.__annotations__)
-    )
+    check_names(options, RequestOptions.__annotations__)
+    return make_request(kind, text, decode_plain, cast("Options", options))
 
 
 def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -135,14 +134,18 @@ def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def make_request(
-    kind: str, payload: str, decode: Callable[[str | None], R_co], options: RequestOptions
+    kind: str, payload: str, decode: Callable[[str | None], R_co], options: Options
 ) -> TaskRequest[R_co]:
-    """A request with these values.
+    """A request with these values. The options of a call are ignored.
 
     Raises:
         InvalidRequest: one of the values is wrong.
     """
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {
+        name: value
+        for name, value in options.items()
+        if value is not None and name not in CALL_OPTIONS
+    }
     queue = given.pop("queue", DEFAULT_QUEUE)
     check_type("queue", queue, ((str,), "it must be a string: the name of a queue"))
     priority = given.pop("priority", 0)
@@ -151,7 +154,8 @@ def make_request(
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
         )
-    given["headers"] = headers.encode_headers(given.get("headers"))
+    if "headers" in given:
+        given["headers"] = headers.encode_headers(given["headers"])
     # A larger number would not fit into the column.
     new = NewRequest(kind=kind, payload=payload, priority=min(priority, MAX_PRIORITY), **given)
     if new.due_time is not None and new.due_time.tzinfo is None:

@@ -28,9 +28,7 @@ from rowlease.tasks.parameters import Parameters
 from rowlease.tasks.requests import (
     CALL_OPTIONS,
     REQUEST_OPTIONS,
-    CallOptions,
     Options,
-    RequestOptions,
     TaskRequest,
     check_names,
     make_request,
@@ -123,18 +121,11 @@ class Task(TaskSettings, Generic[P, R]):
             raise InvalidRequest(
                 f"{min(of_call)} is an option of a call, not of a request; give it to enqueue_many"
             )
-        return self._request(args, kwargs)
+        return self.for_call(args, kwargs)
 
-    def for_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[TaskRequest[R], CallOptions]:
-        """A request with these arguments, and the options of the call that enqueues it."""
-        return self._request(args, kwargs), cast(
-            "CallOptions", {name: self.options.get(name) for name in CALL_OPTIONS}
-        )
-
-    def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskRequest[R]:
-        given = {name: v for name, v in self.options.items() if name not in CALL_OPTIONS}
+    def for_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskRequest[R]:
+        """A request with these arguments. The options may have those of a call."""
+        given: dict[str, Any] = dict(self.options)
         for name in ("queue", "priority", "max_attempts", "retry_base"):
             if given.get(name) is None:
                 given[name] = getattr(self, name)
@@ -148,9 +139,7 @@ class Task(TaskSettings, Generic[P, R]):
                 raise
             advice = f"an option is set by with_options({'=…, '.join(options)}=…)"
             raise WrongArguments(f"{error}; {advice}") from error
-        return make_request(
-            self.name, payload, self.parameters.result, cast("RequestOptions", given)
-        )
+        return make_request(self.name, payload, self.parameters.result, cast("Options", given))
 
     def run(self, payload: str) -> str | None:
         """Call the function with the arguments in a payload; see `Parameters.arguments`.

@@ -16,20 +16,17 @@ EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 
 
-def all_rows(cursor: psycopg.Cursor[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The same as `fetchall`, but times out of range become FIRST or LAST.
+def bounded_rows(cursor: psycopg.Cursor[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows of a cursor whose `fetchall` failed. Times out of range become EARLIEST or LATEST.
 
-    Rows are loaded a second time only if they have such a time, because a check of every time would
-    slow down every claim.
+    Rows are loaded again only if they have such a time, because a check of every time would slow
+    down every claim.
     """
-    try:
-        return cursor.fetchall()
-    except psycopg.DataError:
-        if cursor.pgresult is None:
-            raise
-        transformer = Transformer(Bounded())
-        transformer.set_pgresult(cursor.pgresult)
-        return transformer.load_rows(0, cursor.pgresult.ntuples, tuple)
+    result = cursor.pgresult
+    assert result is not None
+    transformer = Transformer(Bounded())
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
 
 
 class Bounding(TimestamptzBinaryLoader):

@@ -33,7 +33,7 @@ from rowlease.store.postgresql.driver_errors import (
     unencodable,
 )
 from rowlease.store.postgresql.dsn import libpq_dsn
-from rowlease.store.postgresql.instants import all_rows
+from rowlease.store.postgresql.instants import bounded_rows
 from rowlease.store.postgresql.literals import LITERALS
 from rowlease.store.postgresql.notifications import PostgresNotifications
 from rowlease.store.postgresql.transaction import (
@@ -108,7 +108,11 @@ class PostgresStore(Store):
         for tries_left in reversed(range(TRIES)):
             try:
                 with self.connection(timeout) as own:
-                    return all_rows(own.execute(text, arguments, binary=True))
+                    cursor = own.execute(text, arguments, binary=True)
+                    try:
+                        return cursor.fetchall()
+                    except psycopg.DataError:
+                        return bounded_rows(cursor)
             except StoreConflict as error:
                 timeout = timedelta(seconds=ends - time.monotonic())
                 if not tries_left or timeout <= timedelta(0) or not is_deadlock(error.__cause__):
