@@ -49,6 +49,7 @@ LONG = {
     "add_requests": "an array is a join with openjson, for each of the nine",
     "begin_load": "each answer and each refusal is a statement of its own",
     "break_expired": "before the row forgets its worker, the attempt is kept",
+    "candidates_by_policy": "the queue and its lane are read together; a locked part is no error",
     "claim_carefully": "what a lock would let through is checked again where the rows are changed",
     "find_ids": "what to read, where it ends, and what matches: each in a statement",
     "lease": "the plain claim is read in one place",

@@ -1,4 +1,4 @@
-"""Who waits for an open producer: what a worker calls reads no row that somebody may have locked.
+"""Who waits for a producer or maintain: what a worker calls reads no row that may be locked.
 
 Without READ_COMMITTED_SNAPSHOT a plain read waits for the transaction that has locked the row. A
 read waits for nobody if it skips locked rows, or stops at once (nowait), or if it is of a row whose
@@ -23,8 +23,8 @@ CALLS = (
     "dequeue", "exchange", "complete", "fail", "abandon", "snooze", "decline", "disown", "renew",
     "report_progress",
 )  # fmt: skip
-#: The tables in which producers and others leave rows of open transactions.
-SHARED = {"queue", "lane", "load", "queuedepth"}
+#: The tables in which producers, housekeeping and others leave rows of open transactions.
+SHARED = {"queue", "lane", "lanepart", "load", "queuedepth"}
 #: The indexes by which a routine reads a row that it knows.
 KEYS = {"queue_pkey", "lane_pkey", "load_run"}
 FILES = {file.name: file.body for file in all_files("sqlserver")}
@@ -66,11 +66,14 @@ def writes(reference: Node) -> bool:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_worker_waits_for_no_open_producer(call: str) -> None:
+def test_a_worker_waits_for_no_producer_and_no_maintain(call: str) -> None:
     found = {name: list(waits(FILES[name])) for name in sorted(called_by(call, set()))}
     assert {name: reads for name, reads in found.items() if reads} == {}
 
 
-@pytest.mark.parametrize("name", ["group_is_free", "unblock_groups", "look", "ms_until_event"])
+@pytest.mark.parametrize(
+    "name",
+    ["group_is_free", "unblock_groups", "look", "ms_until_event", "bring_in_high", "first_in_lane"],
+)
 def test_a_plain_read_is_found(name: str) -> None:
     assert list(waits(re.sub(", (readpast|readcommittedlock|nowait)", "", FILES[name])))

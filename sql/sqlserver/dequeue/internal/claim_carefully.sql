@@ -26,7 +26,7 @@ declare @by_policy bit, @place int, @id bigint, @group nvarchar(200), @name nvar
 declare @expires datetime2(6) = rowlease_internal.add_ms(@p_now, @p_lease_ms);
 declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
                          where l.QueueName = @p_queue_name and l.InLane = 1);
-declare @met_ids nvarchar(max), @lane nvarchar(max), @candidates xml, @moved xml, @locks bit =
+declare @met_ids nvarchar(max), @lane nvarchar(max), @candidates xml, @moved xml, @locked bit = 0, @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
 -- Turn: null while nothing is known, or if it cannot be had now; 0 if its row is locked.
 -- RunNumber, Priority and Part: of a request in the lane.
@@ -41,10 +41,12 @@ begin
     set @met_ids = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') + N']'
                       from @met as m);
   if @p_policy <> 'strict' and @round <= 40
-    exec rowlease_internal.candidates_by_policy @p_queue_name, @p_policy, @left, @met_ids, @candidates output;
+    exec rowlease_internal.candidates_by_policy @p_queue_name, @p_policy, @left, @met_ids, @candidates output, @locked output;
   set @by_policy = case when @candidates is null then 0 else 1 end;
-  if @by_policy = 0 and @in_lane = 1
-    exec rowlease_internal.candidates_by_policy @p_queue_name, 'strict', @left, @met_ids, @candidates output;
+  if @by_policy = 0 and @in_lane = 1 and @locked = 0
+    exec rowlease_internal.candidates_by_policy @p_queue_name, 'strict', @left, @met_ids, @candidates output, @locked output;
+  if @locked = 1
+    break;
   if @candidates is not null
     insert into @met (RequestId, GroupKey, Turn, RunNumber, Priority, Part)
     select c.i, q.GroupKey, case when coalesce(c.r, q.RequestId) is null then 0 end, c.r, c.p, c.t
@@ -61,8 +63,7 @@ begin
        and q.RequestId not in (select m.RequestId from @met as m)
      order by q.Priority desc, q.DueTime, q.RequestId
     option (loop join, maxdop 1);
-  set @found = @@rowcount;
-  select @place = @last, @turn = 0;
+  select @found = @@rowcount, @place = @last, @turn = 0;
   set @last = (select coalesce(max(m.Place), 0) from @met as m);
   while @place < @last
   begin
@@ -112,7 +113,6 @@ begin
   if @found < @left and @by_policy = 0
     break;
 end;
-set @p_more = case when @round >= 50 then 1 else 0 end;
-set @p_leased = (
-  select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') within group (order by m.Place) + N']'
-    from @met as m where m.Turn > 0);
+set @p_more = case when @round >= 50 or @locked = 1 then 1 else 0 end;
+set @p_leased = (select N'[' + string_agg(cast(m.RequestId as nvarchar(max)), N',') within group (order by m.Place)
+                        + N']' from @met as m where m.Turn > 0);

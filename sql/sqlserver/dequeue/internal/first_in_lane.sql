@@ -4,7 +4,8 @@
 -- returns:  place int, request_id bigint, run_number bigint, priority smallint, part bigint,
 --           due_time datetime2(6), line bigint (the load's place among requests that are due at once)
 -- errors:   none
--- locks:    none; rows that others have locked are skipped
+-- locks:    none; rows of Lane and Load that others have locked are skipped, and a locked row of
+--           LanePart is error 1222
 -- why:      what a load has of one priority is a block; its order is part, then id. Each block and each
 --           part is one seek, and the parts that claims have used up are removed by maintain.
 create or alter function rowlease_internal.first_in_lane(
@@ -26,7 +27,7 @@ begin
         with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
      cross apply (
        select top (1) p.Priority
-         from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber)))
+         from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber)), nowait)
         where p.RunNumber = l.RunNumber and (p.Priority = @p_priority or @p_priority is null)
           and (p.Priority < @priority or p.Priority = @priority and (l.PromotedTime > @due
                  or l.PromotedTime = @due and l.Place > @line))
@@ -37,10 +38,12 @@ begin
     while @left > 0 and @run is not null and @part is not null
     begin
       set @part = (
-        select min(p.Part) from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber, Priority, Part)))
+        select min(p.Part)
+          from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber, Priority, Part)), nowait)
          where p.RunNumber = @run and p.Priority = @priority and p.Part > @part);
       set @first = (
-        select p.FirstId from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber, Priority, Part)))
+        select p.FirstId
+          from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber, Priority, Part)), nowait)
          where p.RunNumber = @run and p.Priority = @priority and p.Part = @part);
       insert into @found (request_id, run_number, priority, part, due_time, line)
       select top (@left) r.RequestId, r.RunNumber, r.Priority, r.Part, @due, @line

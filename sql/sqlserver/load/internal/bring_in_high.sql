@@ -14,7 +14,8 @@ declare @rows nvarchar(max) = (
   select top (@p_limit) r.RequestId as i, r.RunNumber as r, r.Priority as p, r.Part as t
     from rowlease.[Load] as l
       with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
-   inner join rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber, Priority)))
+   inner join rowlease.LanePart as p
+     with (forceseek (lane_part_pkey (RunNumber, Priority)), readpast, readcommittedlock)
            on p.RunNumber = l.RunNumber and p.Priority > @p_max_priority
    inner join rowlease.Lane as r
      with (forceseek (lane_pkey (RunNumber, Priority, Part)), readpast, readcommittedlock)
