@@ -12,7 +12,6 @@ from rowlease.errors import StoreError
 from rowlease.model import Finding, WorkerState
 from rowlease.store import engine_of, open_store
 from rowlease.store.revisions import own_version
-from rowlease.worker.timings import WORKER_SILENT
 
 
 def examine(dsn: str) -> list[Finding]:
@@ -55,8 +54,7 @@ def old_workers(workers: Iterable[WorkerState], version: str) -> list[Finding]:
             f"stop it, and start a worker of {version}",
         )
         for one in workers
-        if one.silent.total_seconds() <= WORKER_SILENT
-        and () < numbers(one.version) < numbers(version)
+        if one.is_alive and () < numbers(one.version) < numbers(version)
     ]
 
 

@@ -301,7 +301,7 @@ class Database:
             return WorkerState(name, "h", 1, "1", queues, 4, 3, 0, AT, timedelta(seconds=silent))
 
         return self._answered(
-            [worker("a", ("mail", "x"), 30), worker("b", ("mail",), 1), worker("c", ("mail",), 31)]
+            [worker("a", ("mail", "x"), 29), worker("b", ("mail",), 1), worker("c", ("mail",), 31)]
         )
 
     def metrics(self) -> list[Any]:

@@ -57,9 +57,8 @@ begin
   else
     v_used := coalesce(
       (select format('the worker "%s" claims from it: stop the worker', min(w.worker_id))
-         from rowlease.worker w
-        where w.heartbeat_time > rowlease.now() - interval '30 seconds'
-          and w.queue_names::jsonb ? p_queue_name having count(*) > 0),
+         from rowlease.workers w
+        where w.alive and w.queue_names::jsonb ? p_queue_name having count(*) > 0),
       (select format('the schedule "%s" enqueues into it: remove the schedule', min(s.schedule_name))
          from rowlease.schedule s where s.queue_name = p_queue_name having count(*) > 0),
       (select format('the load "%s" is staged for it: promote or discard the load', min(l.load_id))

@@ -55,8 +55,8 @@ if exists (select 1 from rowlease_internal.sample_requests(@p_queue_name, 1) as 
     from rowlease.QueueDepth as d where d.QueueName = @p_queue_name;
 if @used is null
   select @used = N'the worker "' + min(w.WorkerId) + N'" claims from it: stop the worker'
-    from rowlease.Worker as w
-   where w.HeartbeatTime > dateadd(second, -30, rowlease.now())
+    from rowlease.Workers as w
+   where w.Alive = 1
      and @p_queue_name in (select n.value collate Latin1_General_100_BIN2
                              from openjson(w.QueueNames) as n);
 if @used is null

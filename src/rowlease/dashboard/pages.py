@@ -18,9 +18,8 @@ from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import STATUSES
 from rowlease.filters.language import parse_integer
-from rowlease.model import VERBS, Finding, Found, Request, WorkerState
+from rowlease.model import VERBS, Finding, Found, Request
 from rowlease.store import Store
-from rowlease.worker.timings import WORKER_SILENT
 
 #: The number of requests on a page of the list.
 PAGE_LENGTH = 50
@@ -96,7 +95,7 @@ def overview(view: Visit) -> dict[str, Any]:
         "rates": samples.rate_now(kept),
         "charts": _charts(kept),
         "queues": _queue_rows(latest, kept),
-        "workers": [one for one in latest.workers if _is_alive(one)],
+        "workers": [one for one in latest.workers if one.is_alive],
         "findings": view.samples.findings,
     }
 
@@ -123,7 +122,7 @@ def queue(view: Visit) -> dict[str, Any]:
         "next": view.store.list_ready(name),
         "waits": latest.waits.get(name),
         "charts": _charts(kept, name),
-        "workers": [one for one in latest.workers if _is_alive(one) and name in one.queue_names],
+        "workers": [one for one in latest.workers if one.is_alive and name in one.queue_names],
     }
 
 
@@ -169,7 +168,7 @@ def dead_letters(view: Visit) -> dict[str, Any]:
 
 def workers(view: Visit) -> dict[str, Any]:
     return {
-        "workers": [(one, _is_alive(one)) for one in view.store.list_workers()],
+        "workers": [(one, one.is_alive) for one in view.store.list_workers()],
         "leases": view.store.list_leases(limit=MAX_TABLE_ROWS),
         "most": MAX_TABLE_ROWS,
     }
@@ -265,10 +264,6 @@ def _queue_rows(latest: samples.Sample, kept: list[samples.Sample]) -> list[Queu
         )
         for one in latest.queues
     ]
-
-
-def _is_alive(worker: WorkerState) -> bool:
-    return worker.silent.total_seconds() <= WORKER_SILENT
 
 
 def _search(view: Visit, text: str) -> Found:

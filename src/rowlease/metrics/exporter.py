@@ -27,8 +27,6 @@ CACHED_FOR = timedelta(seconds=5)
 #: The time limit of each call to the database. A scrape makes five calls, and by default Prometheus
 #: gives up on a scrape after 10 s.
 SCRAPE_CALL_TIMEOUT = timedelta(seconds=2)
-#: A worker without a heartbeat for this long does not count as alive, as in the view `workers`.
-SILENT_AFTER = timedelta(seconds=30)
 
 #: The gauges: documentation and labels, by name.
 GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -201,7 +199,7 @@ def add_findings(family: Any, findings: list[Finding]) -> None:
 
 def add_workers(gauges: dict[str, Any], workers: list[WorkerState], queues: list[str]) -> None:
     """Add the number of workers that are alive, by queue, and their slots."""
-    alive = [worker for worker in workers if worker.silent <= SILENT_AFTER]
+    alive = [worker for worker in workers if worker.is_alive]
     for queue in queues:
         number = sum(queue in worker.queue_names for worker in alive)
         gauges["rowlease_workers"].add_metric((queue,), number)

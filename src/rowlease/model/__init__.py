@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from rowlease.model.findings import (
-    Advanced,
-    Explanation,
-    Finding,
-    Maintained,
-    Metric,
-    WorkerState,
-)
+from rowlease.model.findings import Explanation, Finding
+from rowlease.model.housekeeping import Advanced, Maintained
 from rowlease.model.leases import (
     Claim,
     Exchanged,
@@ -28,6 +22,7 @@ from rowlease.model.loads import (
     StreamBatch,
     StreamState,
 )
+from rowlease.model.metrics import Metric
 from rowlease.model.operations import OperationState, Step, Touched
 from rowlease.model.outcomes import Outcome
 from rowlease.model.queues import (
@@ -60,18 +55,22 @@ from rowlease.model.requests import (
 )
 from rowlease.model.schedules import DueSchedule, Fired, Schedule, ScheduleClaim
 from rowlease.model.verbs import VERBS, WHY_UNCHANGED, were_done, would_be_done
+from rowlease.model.workers import HEARTBEAT, WORKER_GONE, WORKER_SILENT, WorkerState
 
 __all__ = [
     "DUE_RANGE",
     "DUE_TIMES",
     "DURATION",
     "FIELD_TYPES",
+    "HEARTBEAT",
     "MAX_HEADERS_BYTES",
     "MAX_PAYLOAD_BYTES",
     "MAX_PRIORITY",
     "TEXT",
     "VERBS",
     "WHY_UNCHANGED",
+    "WORKER_GONE",
+    "WORKER_SILENT",
     "Advanced",
     "Attempt",
     "BatchState",

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from rowlease.errors import ConfigError, RowleaseError, StoreError
+from rowlease.model import WORKER_GONE
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import (
     Place,
@@ -30,7 +31,6 @@ from rowlease.tasks.task import Registry
 from rowlease.worker import Summary, Worker
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.executors import executor_of_tasks
-from rowlease.worker.timings import WORKER_GONE
 
 logger = logging.getLogger("rowlease")
 
@@ -182,10 +182,10 @@ class SparkDriver:
             logger.debug("cannot check whether the pool's driver is alive: %s", error)
             self._heard = time.monotonic()  # the driver cannot send a heartbeat either
             return True
-        silences = [one.silent for one in rows if one.worker_id == self._pool_id]
-        if silences and silences[0].total_seconds() < WORKER_GONE:
+        found = [one for one in rows if one.worker_id == self._pool_id]
+        if found and found[0].is_alive:
             self._heard = time.monotonic()
-        return bool(silences) and time.monotonic() - self._heard < WORKER_GONE
+        return bool(found) and time.monotonic() - self._heard < WORKER_GONE
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any
 
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, RowleaseError, StoreError
+from rowlease.model import HEARTBEAT
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.jdbc import check_session
@@ -32,7 +33,7 @@ from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.queues import queues_of
 from rowlease.worker.host.signals import stopped_by_signals
 from rowlease.worker.settings import WorkerSettings
-from rowlease.worker.timings import HEARTBEAT, POOL_SHUTDOWN
+from rowlease.worker.timings import POOL_SHUTDOWN
 
 logger = logging.getLogger("rowlease")
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from rowlease.counts import counted
 from rowlease.store import Store
-from rowlease.worker.timings import WORKER_SILENT
 
 logger = logging.getLogger("rowlease")
 
@@ -96,8 +95,7 @@ class PoolMonitor:
         workers = [
             each
             for each in self._store.list_workers()
-            if each.worker_id.startswith(self._prefix)
-            and each.silent.total_seconds() <= WORKER_SILENT
+            if each.worker_id.startswith(self._prefix) and each.is_alive
         ]
         return PoolProgress(
             at - began,

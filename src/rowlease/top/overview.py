@@ -13,7 +13,6 @@ from rowlease.durations import format_duration as duration
 from rowlease.model import WorkerState
 from rowlease.top.sample import SampledQueue, TopSample
 from rowlease.visible import visible
-from rowlease.worker.timings import WORKER_SILENT
 
 #: The longest wait in a queue is shown in colour if it is at least this many seconds.
 LATE = 60.0
@@ -81,9 +80,7 @@ class Overview:
         yield workers_table(self._sample.workers, width, few)
 
     def _head(self, width: int) -> list[RenderableType]:
-        workers = [
-            each for each in self._sample.workers if each.silent.total_seconds() <= WORKER_SILENT
-        ]
+        workers = [each for each in self._sample.workers if each.is_alive]
         queues = self._sample.queues
         head = Text.assemble(
             ("rowlease top", "bold"),
@@ -159,8 +156,7 @@ def workers_table(workers: list[WorkerState], width: int, room: int) -> Table:
     if width >= MEDIUM:
         table.add_column("queues")
     for worker in workers[:room]:
-        silence = worker.silent.total_seconds()
-        style = "red" if silence > WORKER_SILENT else ""
+        style = "red" if worker.is_silent else ""
         cells: list[RenderableType] = [
             cut((worker.host, style)),
             Text(str(worker.pid), style="dim"),
@@ -169,7 +165,7 @@ def workers_table(workers: list[WorkerState], width: int, room: int) -> Table:
         ]
         if width >= MEDIUM:
             cells.append(Text(str(worker.consumer_priority)))
-        cells.append(Text(f"{duration(silence)} ago", style=style))
+        cells.append(Text(f"{duration(worker.silent.total_seconds())} ago", style=style))
         if width >= MEDIUM:
             cells.append(cut((", ".join(worker.queue_names), "dim")))
         table.add_row(*cells)

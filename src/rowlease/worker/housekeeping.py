@@ -14,11 +14,12 @@ from datetime import timedelta
 from rowlease.clock import now
 from rowlease.errors import InvalidRequest, RowleaseError, StoreError
 from rowlease.events import Events, HousekeepingRefused
+from rowlease.model import HEARTBEAT
 from rowlease.store import Store
 from rowlease.store.revisions import own_version
 from rowlease.worker.call_retry_policy import CallRetryPolicy, is_caused_by_data
 from rowlease.worker.schedules import Schedules
-from rowlease.worker.timings import HEARTBEAT, HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
+from rowlease.worker.timings import HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 
 #: Seconds between two calls of `maintain` while tasks run.
 MAINTAIN = 1.0

@@ -7,23 +7,15 @@ that module.
 
 from __future__ import annotations
 
+from rowlease.model import HEARTBEAT
+
 # -- Liveness of a worker ------------------------------------------------------------------------
 
-#: The time between two heartbeats.
-HEARTBEAT = 5.0
 #: The share by which the time between two heartbeats varies at random, so that workers that
 #: started together do not call together.
 HEARTBEAT_SPREAD = 0.1
 #: The deadline of a heartbeat. The next heartbeat is due by then.
 HEARTBEAT_ANSWER = HEARTBEAT
-#: The age of the last heartbeat at which a worker is shown as silent. Two heartbeats are missing
-#: by then.
-WORKER_SILENT = 3 * HEARTBEAT
-#: The age of the last heartbeat at which a worker counts as dead. From then on, a kind that only
-#: this worker knew is unknown. The workers of a Spark pool end when this much time has passed since
-#: the heartbeat of their driver. No heartbeat arrives during a failover of the database, but most
-#: failovers are shorter.
-WORKER_GONE = 2 * WORKER_SILENT
 #: A worker with free slots gets requests before workers of lower consumer priority if its last
 #: claim is younger than this. An idle worker without notifications claims every second. A longer
 #: time would delay requests after the death of a worker.

@@ -19,8 +19,8 @@ declare
   v_unknown interval;
 begin
   v_known := exists (
-    select from rowlease.worker w
-     where w.heartbeat_time > p_now - interval '30 seconds'
+    select from rowlease.workers w
+     where w.alive
        and w.queue_names::jsonb ? p_queue_name
        and (w.kinds is null or w.kinds::jsonb ? p_kind));
   insert into rowlease.unknown_kind as u (queue_name, kind, unknown_since, declined_time)

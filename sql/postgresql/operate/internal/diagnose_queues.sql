@@ -22,9 +22,8 @@ as $$
       from rowlease.queue_settings s
      cross join lateral (
        select count(*) as num_workers, coalesce(sum(w.slots - w.busy), 0) as free_slots
-         from rowlease.worker w
-        where w.queue_names::jsonb ? s.queue_name
-          and w.heartbeat_time > p_now - interval '30 seconds') w
+         from rowlease.workers w
+        where w.queue_names::jsonb ? s.queue_name and w.alive) w
       join rowlease.list_queues() l on l.queue_name = s.queue_name)
   select 'paused', q.queue_name,
          format('the queue "%s" is paused, and %s in it', q.queue_name,

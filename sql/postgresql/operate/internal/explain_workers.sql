@@ -23,8 +23,8 @@ begin
   select count(*), count(*) filter (where w.kinds is null or w.kinds::jsonb ? p_kind),
          min(w.consumer_priority)
     into v_live, v_knowing, v_lowest
-    from rowlease.worker w
-   where w.queue_names::jsonb ? p_queue_name and w.heartbeat_time > p_now - interval '30 seconds';
+    from rowlease.workers w
+   where w.queue_names::jsonb ? p_queue_name and w.alive;
   if v_settings.consumer_priorities then
     select * into v_first from rowlease.worker w
      where w.queue_names::jsonb ? p_queue_name and w.heartbeat_time > p_now - interval '2 seconds'

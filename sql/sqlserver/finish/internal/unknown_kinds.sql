@@ -30,8 +30,8 @@ return
             from (
               select d.QueueName, d.Kind, coalesce(o.UnknownKindSeconds, 600) as Seconds,
                      case when exists (
-                            select 1 from rowlease.Worker as w
-                             where w.HeartbeatTime > dateadd(second, -30, @p_now)
+                            select 1 from rowlease.Workers as w
+                             where w.Alive = 1
                                and d.QueueName in (select n.value collate Latin1_General_100_BIN2
                                                      from openjson(w.QueueNames) as n)
                                and (w.Kinds is null

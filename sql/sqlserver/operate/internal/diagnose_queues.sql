@@ -43,8 +43,8 @@ begin
   set @seconds = datediff_big(millisecond, @due, @p_now) / 1000;
   set @age = rowlease_internal.seconds_text(@seconds);
   select @workers = count(*), @free = coalesce(sum(w.Slots - w.Busy), 0)
-    from rowlease.Worker as w
-   where w.HeartbeatTime > dateadd(second, -30, @p_now)
+    from rowlease.Workers as w
+   where w.Alive = 1
      and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n);
   if @paused = 1 and @waiting > 0
     insert into @findings (Finding, Subject, Message, Action)

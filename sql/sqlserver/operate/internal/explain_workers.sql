@@ -25,8 +25,8 @@ select w.WorkerId, w.ConsumerPriority,
               or @p_kind in (select k.value collate Latin1_General_100_BIN2 from openjson(w.Kinds) as k)
             then 1 else 0 end,
        case when w.Busy < w.Slots and w.HeartbeatTime > dateadd(second, -2, @p_now) then 1 else 0 end
-  from rowlease.Worker as w
- where w.HeartbeatTime > dateadd(second, -30, @p_now)
+  from rowlease.Workers as w
+ where w.Alive = 1
    and @p_queue_name in (select n.value collate Latin1_General_100_BIN2
                            from openjson(w.QueueNames) as n);
 select @live = count(*), @knowing = coalesce(sum(cast(w.Knows as int)), 0),
