@@ -182,6 +182,26 @@ def test_every_change_by_a_command_is_in_the_audit_with_its_operator(
     ]
 
 
+def test_every_dry_run_prints_json_and_changes_nothing(run: Run, store: Store, sql: Sql) -> None:
+    able = [
+        str(one.id).removeprefix("rowlease ")
+        for one in each_command()
+        if any("--dry-run" in option.opts for option in one.values[0].params)
+    ]
+    loads_of_spark(store)
+    tried = set()
+    for command in COMMANDS.strip().splitlines():
+        for name in able:
+            if command.startswith(f"{name} "):
+                before = sql("select count(*) from rowlease.operations")
+                assert run(f"{command} --dry-run")["dry_run"] is True, command
+                assert sql("select count(*) from rowlease.operations") == before, command
+                tried.add(name)
+        if command not in ("worker", "requests result 1 --json"):  # which waits for a worker
+            run(command)
+    assert tried == set(able)
+
+
 def test_every_method_of_a_client_has_a_command() -> None:
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}

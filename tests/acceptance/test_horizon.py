@@ -69,7 +69,7 @@ def test_a_slot_whose_standby_is_away_is_named(own_server: str) -> None:
             pass
         drop = "select pg_drop_replication_slot('standby')"
         ((finding, subject, action),) = sql.execute(HELD).fetchall()
-        assert (finding, subject) == ("horizon", "standby")
+        assert (finding, subject) == ("slot", "standby")
         assert action == f"connect its standby, or drop it: {drop}"
         sql.execute(drop.encode())
         assert sql.execute(HELD).fetchall() == []

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.machine import TOOLS
 from tests.mutation.linted import can_be_linted, lint
 from tests.mutation.mutants import ROOT, Mutant, apply, mutants
 from tests.servers import embedded_server
@@ -44,6 +45,9 @@ COPIED = (
     "SECURITY.md",
     "pyproject.toml",
     "alembic.ini",
+    "Dockerfile",
+    ".dockerignore",
+    "docker-compose.yml",
 )
 #: The variable that names the server of the tests.
 VARIABLE = "ROWLEASE_TEST_PG_DSN"
@@ -182,7 +186,11 @@ def pytest(
         cwd=home,
         env={"ROWLEASE_MODEL_EXAMPLES": "1000", "ROWLEASE_INTERLEAVINGS": "90"}
         | os.environ
-        | {"PYTHONPATH": str(home / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+        | {
+            "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(home / "src"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         capture_output=True,
         text=True,
         timeout=patience,

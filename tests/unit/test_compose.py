@@ -29,6 +29,17 @@ def test_both_databases_are_health_checked_and_reached_from_this_machine_only(
             assert port.startswith("127.0.0.1:")
 
 
+def test_containers_have_no_rights(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert not service.get("privileged"), name
+    assert {name for name, one in services.items() if "cap_add" in one} == {"mssql"}
+    # SQL Server writes below /var/opt and elsewhere.
+    assert {name for name, one in services.items() if not one.get("read_only")} == {"mssql"}
+
+
 def test_no_password_has_a_default(repository: Path) -> None:
     text = (repository / "docker-compose.yml").read_text()
     for used in re.findall(r"\$\{(\w*(?:PASSWORD|TOKEN)\w*)([^}]*)\}", text):

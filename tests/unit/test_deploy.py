@@ -158,6 +158,27 @@ def dead(instance: str = "i") -> str:
     return f"rowlease_requests{{{labels}}}"
 
 
+def finding(name: str, subject: str = "q") -> dict[str, str]:
+    return {"finding": name, "instance": "i", "subject": subject}
+
+
+def findings(name: str, subject: str = "q") -> str:
+    return f'rowlease_findings{{finding="{name}", instance="i", subject="{subject}"}}'
+
+
+#: Findings, and the alert that each has beside `RowleaseFinding`.
+OWN_ALERTS = {
+    findings("dead_letters"): "RowleaseDeadLetters",
+    findings("full"): "RowleaseQueueFull",
+    findings("horizon"): "RowleaseHorizonOld",
+    findings("load"): "RowleaseLoadSilent",
+    findings("no_worker"): "RowleaseNoWorker",
+    findings("old"): "RowleaseQueueLate",
+    findings("overdue"): "RowleaseOverdueLeases",
+    findings("paused"): "RowleaseQueuePaused",
+    findings("schedule"): "RowleaseScheduleLate",
+    findings("connections", "the server"): "RowleaseConnections",
+}
 TWO = {up("a"): "1x90", up("b"): "1x20 _x70"}
 DEAD = {"database": "d", "queue": "q"}
 #: Further cases, by what is special.
@@ -192,6 +213,24 @@ MORE = {
             DEAD,
         ),
     ),
+    "findings that have an alert of their own": (
+        "RowleaseFinding",
+        Case(
+            {findings("drift"): "1x30", **dict.fromkeys(OWN_ALERTS, "1x30")},
+            {findings("drift"): "_x30"},
+            "11m",
+            finding("drift"),
+        ),
+    ),
+    "a limit of connections of the database alone": (
+        "RowleaseFinding",
+        Case(
+            {findings("connections", "the database"): "1x30"},
+            {findings("connections", "the database"): "_x30"},
+            "11m",
+            finding("connections", "the database"),
+        ),
+    ),
     "a gap of half an hour": (
         "RowleaseDeadLetters",
         Case({dead(): "5x20 _x30 6x40"}, {dead(): "5x20 _x30 5x40"}, "55m", DEAD),
@@ -219,6 +258,7 @@ def test_every_alert_has_a_runbook_that_says_what_to_do(
         assert "`" in sections[name], name  # a command, a query or a setting
     alerts = {name for name in sections if name.startswith("Rowlease")}
     assert alerts == {rule["alert"] for rule in rules} == set(CASES)
+    assert alerts >= set(OWN_ALERTS.values())
 
 
 def test_alerts_read_metrics_that_exist(rules: list[dict[str, Any]]) -> None:

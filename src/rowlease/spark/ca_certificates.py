@@ -2,14 +2,13 @@
 
 By default, a Java runtime trusts only the authorities in its own bundled list. Behind a company's
 proxy or mirror, the machine trusts an authority that is in no bundled list. Python's `ssl` module
-knows the PEM file with the authorities that OpenSSL trusts on this machine. Java cannot read that
-file as its trust store, so this module converts it to a key store (JKS).
+knows where OpenSSL finds the authorities that this machine trusts, as PEM files. Java cannot read
+those as its trust store, so this module converts them to a key store (JKS).
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import ssl
 import struct
@@ -25,14 +24,23 @@ FORMAT_VERSION = 2
 TRUSTED_CERTIFICATE = 2
 #: A constant that is part of the digest of every key store.
 WHITENER = b"Mighty Aphrodite"
+#: How OpenSSL names the files of a folder that it reads: a hash of the subject, and a number.
+HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
-def machine_bundle() -> Path | None:
-    """The PEM file of the authorities that this machine trusts, or None."""
+def machine_certificates() -> str:
+    """The PEM texts of the authorities that OpenSSL trusts on this machine.
+
+    They are in a file, in the files of a folder, or in both. Debian 11 has the folder alone.
+    """
     paths = ssl.get_default_verify_paths()
-    bundle = os.environ.get(paths.openssl_cafile_env) or paths.cafile
-    return Path(bundle) if bundle and Path(bundle).is_file() else None
+    files = [Path(paths.cafile)] if paths.cafile else []
+    if paths.capath:
+        files += [file for file in Path(paths.capath).iterdir() if HASHED.fullmatch(file.name)]
+    return "\n".join(
+        file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()
+    )
 
 
 def java_trust_store(pem: str) -> bytes | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from rowlease.errors import ConfigError
-from rowlease.spark.ca_certificates import java_trust_store, machine_bundle
+from rowlease.spark.ca_certificates import java_trust_store, machine_certificates
 
 #: The oldest Java that Spark 4 runs on.
 MIN_JAVA = 17
@@ -117,11 +117,9 @@ def wrapped(runtime: Path) -> Path:
     try:
         (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
         home.chmod(0o700)
-        if (bundle := machine_bundle()) is not None:
-            authorities = java_trust_store(bundle.read_text(encoding="utf-8", errors="replace"))
-            if authorities is not None:
-                _write(home / "authorities.jks", authorities, 0o600)
-                options.append(f"-Djavax.net.ssl.trustStore={home / 'authorities.jks'}")
+        if (authorities := java_trust_store(machine_certificates())) is not None:
+            _write(home / "authorities.jks", authorities, 0o600)
+            options.append(f"-Djavax.net.ssl.trustStore={home / 'authorities.jks'}")
         script = WRAPPER.format(
             module=VECTOR_MODULE,
             java=shlex.quote(str(runtime / "bin" / "java")),
