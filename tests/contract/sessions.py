@@ -42,6 +42,8 @@ IN_ANY_ORDER = (
 )
 #: Seconds between two checks for a lock wait, which would take processor time from the waiter.
 BETWEEN_LOOKS = 0.005
+#: By DSN; see `observer`.
+OBSERVERS: dict[str, psycopg.Connection] = {}
 #: What the servers of this run say of themselves, by engine.
 SERVERS: dict[str, str] = {}
 
@@ -334,7 +336,7 @@ class PostgresSession(PostgresStore, Session):
         self.raw.execute("set synchronous_commit = off")
         self.raw.execute("select setseed(0)")
         self._resets = 0
-        self._observer = psycopg.connect(dsn, autocommit=True)
+        self._observer = observer(dsn)
         self._thread = ThreadPoolExecutor(1)
         self._ears: list[psycopg.Connection] = []
 
@@ -644,7 +646,6 @@ class PostgresSession(PostgresStore, Session):
         )
         self._thread.shutdown()
         self.raw.close()
-        self._observer.close()
         for ear in self._ears:
             ear.close()
         super().close()
@@ -674,8 +675,8 @@ def module_database(engine: str, request: pytest.FixtureRequest) -> Iterator[str
         yield request.getfixturevalue("sqlserver_database")
         return
     server_dsn, template = map(request.getfixturevalue, ("server_dsn", "template"))
-    with scratch_database(server_dsn, template) as name:
-        yield in_database(server_dsn, name)
+    with scratch_database(server_dsn, template) as name, observed(server_dsn, name) as dsn:
+        yield dsn
 
 
 @pytest.fixture
@@ -683,17 +684,39 @@ def emptied_database(engine: str, request: pytest.FixtureRequest) -> Iterator[st
     """The module's database, with no rows left of the test before; a new one if that is marked."""
     if engine == "postgresql" and request.node.get_closest_marker("new_database"):
         server_dsn, template = map(request.getfixturevalue, ("server_dsn", "template"))
-        with scratch_database(server_dsn, template) as name:
-            yield in_database(server_dsn, name)
+        with scratch_database(server_dsn, template) as name, observed(server_dsn, name) as dsn:
+            yield dsn
         return
     found: str = request.getfixturevalue("module_database")
     EMPTIED[engine](found)
     yield found
 
 
+@contextmanager
+def observed(server_dsn: str, name: str) -> Iterator[str]:
+    """The DSN of a database; its observer is closed afterwards."""
+    dsn = in_database(server_dsn, name)
+    yield dsn
+    if dsn in OBSERVERS:
+        OBSERVERS.pop(dsn).close()
+
+
+def observer(dsn: str) -> psycopg.Connection:
+    """The connection that sees what the sessions of a database have committed.
+
+    It stays open from test to test, because connecting takes longer than what most tests do.
+    """
+    if dsn not in OBSERVERS or OBSERVERS[dsn].closed:
+        # Tests change tables, and a prepared statement keeps the types of its columns.
+        OBSERVERS[dsn] = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
+    return OBSERVERS[dsn]
+
+
 def _empty_postgresql(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        _empty(connection)
+    try:
+        _empty(observer(dsn))
+    except psycopg.OperationalError:  # the last test has cut all connections
+        _empty(observer(dsn))
 
 
 #: How to have a database without rows, by engine.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from rowlease.model import Claim, Failure, Held, LeasedRequest
-from tests.conftest import in_database, scratch_database
-from tests.contract.sessions import Measured, PostgresSession, Session
+from tests.conftest import scratch_database
+from tests.contract.sessions import Measured, PostgresSession, Session, observed
 
 Another = Callable[[], Session]
 #: Pages of a claim of ten, whatever there is. The first call reads a page of each index for each
@@ -58,8 +58,11 @@ def crowd(request: pytest.FixtureRequest, server_dsn: str, template: str) -> Ite
     of all. The tests of this module share it; the claims are made while it is new.
     """
     size = 1 if request.param == "never analysed" else 0.1
-    with scratch_database(server_dsn, template) as name, ExitStack() as stack:
-        dsn = in_database(server_dsn, name)
+    with (
+        scratch_database(server_dsn, template) as name,
+        observed(server_dsn, name) as dsn,
+        ExitStack() as stack,
+    ):
 
         def session() -> Session:
             opened = PostgresSession(dsn)
@@ -280,8 +283,11 @@ def test_plans_from_a_time_when_little_was_there_stay_away_from_what_comes(
     server_dsn: str, template: str, rows: int
 ) -> None:
     """A worker's connection is old; what a load brings is in no statistics before it is over."""
-    with scratch_database(server_dsn, template) as name, ExitStack() as stack:
-        dsn = in_database(server_dsn, name)
+    with (
+        scratch_database(server_dsn, template) as name,
+        observed(server_dsn, name) as dsn,
+        ExitStack() as stack,
+    ):
         owner, worker = (PostgresSession(dsn) for _ in range(2))
         stack.callback(owner.close)
         stack.callback(worker.close)
