@@ -7,13 +7,24 @@
 VENV := .venv
 TOOLS := .tools/bin
 PYTHON := $(VENV)/bin/python
+# A filter behind a command hides no failure of it.
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # Images set it. Without compiled files, each of the hundreds of processes of the tests compiles all
 # that it imports, which takes three times as long as the import.
 unexport PYTHONDONTWRITEBYTECODE
 ROWS ?=
-PIP = $(if $(shell command -v uv),uv pip install --quiet --python $(PYTHON),\
-  $(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade)
+# SHOWN: what is large, and how far it is, of what an installer prints.
+ifneq ($(shell command -v uv),)
+PIP := uv pip install --python $(PYTHON)
+SHOWN := 2>&1 | awk '!/^ [-+~] / { print; fflush() }'
+else
+PIP := $(PYTHON) -m pip install --disable-pip-version-check --upgrade
+SHOWN := | awk '/^ *Collecting/ && ++n % 25 == 0 { print n " packages found …" } \
+  /(Downloading|Using cached) .*\([0-9][0-9]+\.[0-9] MB\)/ { print "  " $$0 } \
+  /^Building|^Installing/ { print $$1 " …" } { fflush() }'
+endif
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url pyproject.toml
 
@@ -95,12 +106,12 @@ $(VENV)/ready: pyproject.toml requirements/dev.txt tests/tsql/libraries.txt
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $(VENV); \
 	else python3 -m venv $(VENV); fi
 	@echo "Installing rowlease and what it is developed with; Spark alone is 450 MB …"
-	@$(PIP) --require-hashes -r requirements/dev.txt
-	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(PIP) --require-hashes -r requirements/dev.txt $(SHOWN)
+	@$(PIP) --quiet --no-deps --no-build-isolation -e .
 	@# Microsoft's T-SQL grammar and unixODBC for the tests of SQL Server, beside the packages and
 	@# not among them; see tests/tsql/libraries.txt. They are for this platform alone.
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
-	  $(PIP) --no-deps --only-binary :all: --python-version 3.10 --require-hashes \
+	  $(PIP) --quiet --no-deps --only-binary :all: --python-version 3.10 --require-hashes \
 	    --target $(VENV)/libraries -r tests/tsql/libraries.txt; fi
 	@touch $@
 
@@ -132,5 +143,5 @@ $(TOOLS)/chromium: $(VENV)/ready
 
 $(VENV)/release: $(VENV)/ready requirements/release.txt
 	@echo "Installing what builds a release …"
-	@$(PIP) --require-hashes -r requirements/release.txt
+	@$(PIP) --require-hashes -r requirements/release.txt $(SHOWN)
 	@touch $@

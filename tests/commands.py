@@ -62,8 +62,8 @@ def in_test(folder: Path) -> Run:
                 code = ended.code
             finally:
                 forget_modules(folder)
+            printed, said = out.getvalue().decode(), err.getvalue().decode()
         assert code is None or isinstance(code, int)
-        printed, said = out.getvalue().decode(), err.getvalue().decode()
         return subprocess.CompletedProcess(command, code or 0, printed, said)
 
     return call
