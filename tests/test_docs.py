@@ -522,6 +522,23 @@ def test_every_command_of_the_pages_is_one_that_rowlease_takes(
             assert text.count(" ") <= 4, text
 
 
+def test_every_version_that_a_page_promises_is_listed_with_what_ran(repository: Path) -> None:
+    pages = [repository / "README.md", repository / "SECURITY.md", *repository.glob("docs/*.md")]
+    runs = {
+        "benchmarks.md",
+        "engines.md",
+        "scaling.md",
+        "versions.md",
+    }  # these say what ran, not what will
+    products = "PostgreSQL|Python|PySpark|SQL Server|Java|Django|Airflow"
+    promise = re.compile(rf"(?:{products}) \d+(?:\.\d+)*|Windows|macOS|Azure SQL|Spark Connect")
+    listed = promise.findall((repository / "docs" / "versions.md").read_text())
+    for page in pages:
+        if page.name not in runs:
+            text = " ".join(re.sub(r"\]\([^)]*\)|\[", "", page.read_text()).split())
+            assert set(promise.findall(text)) <= set(listed), page.name
+
+
 def test_every_command_is_on_a_page(repository: Path) -> None:
     pages = [repository / "README.md", *(repository / "docs").glob("*.md")]
     text = "".join(page.read_text() for page in pages)
