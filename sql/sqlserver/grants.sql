@@ -1,7 +1,5 @@
 -- grants: what each role may do.
 -- params:   none
--- returns:  nothing
--- errors:   none
 -- locks:    catalogue rows only
 -- why:      applied after every routine. Only the owner may write to a table: the routines reach
 --           tables because everything has one owner (ownership chaining), and no role can use what

@@ -9,13 +9,12 @@ or another file in its place.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from rowlease.store.routines import common_fields, read_header
 from tests.tsql import guards
 from tests.tsql.rules import app_locks, form, housekeeping, row_locks, seeks
 from tests.tsql.script import File, Finding, Rule
@@ -65,8 +64,9 @@ def findings(path: Path, parse: Parse, text: str | None = None) -> Iterator[Find
         yield Finding(str(path), line, "grammar", says)
     if tree is None:
         return
-    comment = takewhile(lambda line: line.startswith("--"), text.splitlines())
-    header = re.sub(r"\s+", " ", " ".join(line[2:] for line in comment))
+    _, summary, own = read_header(text)
+    fields = {**common_fields(path), **own}
+    header = " ".join([summary, *(f"{name}: {field}" for name, field in fields.items())])
     internal = path.parent.name == "internal"
     folder = path.parent.parent.name if internal else path.parent.name
     schema = "rowlease_internal" if internal else "rowlease"

@@ -16,8 +16,10 @@ from rowlease.store.routines import (
     HEADER_FIELDS,
     Routine,
     all_files,
+    common_fields,
     load_routines,
     packaged_folder,
+    read_header,
     read_routine,
     scripts_hash,
 )
@@ -182,10 +184,30 @@ def test_the_fingerprint_changes_with_any_file(monkeypatch: pytest.MonkeyPatch) 
     assert len(seen) == len(files) + 1
 
 
+def test_the_fingerprint_changes_with_a_header_that_is_another_file_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, *rest = all_files("sqlserver")
+    before = scripts_hash("sqlserver")
+    other = dataclasses.replace(first, header={**first.header, "why": "another reason"})
+    monkeypatch.setattr("rowlease.store.routines.all_files", lambda engine: [other, *rest])
+    assert scripts_hash("sqlserver") != before
+
+
 def test_every_file_is_among_the_scripts() -> None:
     assert {path.stem for path in (packaged_folder("sql") / "postgresql").rglob("*.sql")} == set(
         FILES
     )
+
+
+def test_a_file_of_sql_server_does_not_repeat_postgresqls_header() -> None:
+    repeated = [
+        (file.stem, field)
+        for file in (packaged_folder("sql") / "sqlserver").rglob("*.sql")
+        for field, text in read_header(file.read_text(encoding="utf-8"))[2].items()
+        if field != "params" and text == common_fields(file).get(field)
+    ]
+    assert not repeated
 
 
 # -- the rules of the house --------------------------------------------------------------------

@@ -7,11 +7,7 @@
 -- returns:  the columns of dequeue, dead bit and outcome text: first a row for each completed
 --           request, then a row for each failed one, with its id, dead and outcome; then the rows of
 --           dequeue
--- errors:   as complete, fail and dequeue
 -- locks:    rows of queue that are completed or failed, exclusive; then as dequeue
--- why:      a busy worker pays one round trip and one commit per batch instead of three. Completed
---           and failed requests are locked together, in the order that operate and other routines
---           use, to prevent deadlocks.
 create or alter procedure rowlease.exchange
   @p_worker_id nvarchar(400), @p_queue_names nvarchar(max), @p_limit int, @p_slots int = null,
   @p_lease_ms bigint = null, @p_floor nvarchar(max) = null, @p_complete_ids nvarchar(max) = N'[]',

@@ -4,10 +4,6 @@
 --           p_group_key nvarchar(max), p_max_attempts int, p_retry_base_ms int,
 --           p_headers nvarchar(max), p_receipt_key nvarchar(400), p_in_transaction bit,
 --           p_wait_ms bigint
--- returns:  request_id bigint, outcome text, requested_us bigint -- 'ok' | 'duplicate' | 'repeat'; or
---           'full', as enqueue_many
--- errors:   as enqueue_many
--- locks:    as enqueue_many
 -- why:      the short form for a single request and for use by hand.
 create or alter procedure rowlease.enqueue
   @p_queue_name nvarchar(400), @p_kind nvarchar(max), @p_payload nvarchar(max) = N'{}',

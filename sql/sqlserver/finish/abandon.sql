@@ -1,11 +1,6 @@
 -- abandon: give leases up, so that the requests wait again; no attempt is counted.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max)
--- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
---           order given
--- errors:   RL001 arrays of different lengths
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
--- why:      the request keeps its place in the order. The tenth consecutive abandon counts as an
---           attempt, so that a request that every worker rejects eventually becomes a dead letter.
 create or alter procedure rowlease.abandon @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max)
 as
 set nocount on;

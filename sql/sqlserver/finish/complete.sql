@@ -1,7 +1,5 @@
 -- complete: finish leased requests, if the caller still holds their leases.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_results nvarchar(max)
--- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
---           order given
 -- errors:   RL001 arrays of different lengths; 51011 a result that is not JSON
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
 -- why:      the row is locked by an update that compares the token, and moved to queue_history

@@ -5,11 +5,6 @@
 -- errors:   RL001 arrays of different lengths; 51012 as take_lock
 -- locks:    the lock of unknown kinds; the requests' groups, then rows of queue, exclusive; then rows of
 --           unknown_kind; held to the caller's commit
--- why:      a worker of another release may know the kind. The request is due again a little
---           later: after 2 s if a live worker knows the kind; otherwise after a quarter of the
---           time for which no live worker has known it, 1 to 30 s. It becomes a dead letter when
---           that time reaches the queue's unknown_kind_seconds. Time without a decline does not
---           count, because no worker may have tried.
 create or alter procedure rowlease.decline
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max)
 as

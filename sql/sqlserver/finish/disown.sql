@@ -1,9 +1,6 @@
 -- disown: give up a worker's leases in these queues, except those the worker lists.
 -- params:   p_worker_id nvarchar(400), p_queue_names nvarchar(max), p_request_ids nvarchar(max),
 --           p_lock_tokens nvarchar(max)
--- returns:  request_id bigint, outcome text -- as abandon, for each request that the worker did
---           not list
--- errors:   as abandon
 -- locks:    as abandon; others' rows that are locked are skipped
 -- why:      if a claim commits but its answer is lost, it leaves leased requests that no worker
 --           knows about. Their leases would run out and count as crashes. A request being finished

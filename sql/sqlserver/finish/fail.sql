@@ -4,10 +4,7 @@
 --           p_error_types nvarchar(max) (names of exceptions), p_tracebacks nvarchar(max)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', and
 --           dead bit (it is a dead letter now), in the order given
--- errors:   RL001 arrays of different lengths
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
--- why:      the counters are in the database, so this routine decides whether an attempt is left
---           and how long to wait. A request whose cancellation was requested is cancelled instead.
 create or alter procedure rowlease.fail
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_errors nvarchar(max),
   @p_retries_ms nvarchar(max) = null, @p_dead nvarchar(max) = null,

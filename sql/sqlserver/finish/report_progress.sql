@@ -1,12 +1,6 @@
 -- report_progress: store the progress of running requests.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
 --           p_fractions nvarchar(max) (0 to 1), p_notes nvarchar(max)
--- returns:  integer -- the number of requests for which progress was stored: those with a valid
---           lease
--- errors:   RL001 arrays of different lengths, or a fraction that is not from 0 to 1
--- locks:    rows of progress, in request order
--- why:      progress has its own table, so that reporting does not slow down the queue; maintain
---           deletes the progress of ended attempts.
 create or alter procedure rowlease.report_progress
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_fractions nvarchar(max),
   @p_notes nvarchar(max)

@@ -1,14 +1,7 @@
 -- snooze: make leased requests wait until later, because their tasks ask for it; no attempt is counted.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max),
 --           p_delays_ms nvarchar(max) (at least 1 s), p_reasons nvarchar(max)
--- returns:  request_id bigint, outcome text -- 'ok' | 'repeat' | 'lease_lost' | 'not_found', in the
---           order given
--- errors:   RL001 arrays of different lengths
 -- locks:    the requests' groups, then rows of queue, exclusive; held to the caller's commit
--- why:      the task decides this, so the number of snoozes has no limit. But the shortest delay is a
---           second, so that a request that is always snoozed does not keep a worker busy. The attempts
---           keep only the last snooze of a request, so that snoozes do not displace errors. A request
---           whose cancellation was requested is cancelled instead.
 create or alter procedure rowlease.snooze
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_delays_ms nvarchar(max),
   @p_reasons nvarchar(max) = null

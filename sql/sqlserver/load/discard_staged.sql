@@ -2,7 +2,6 @@
 -- params:   p_load_id nvarchar(400), p_run_number bigint, p_kept_parts nvarchar(max) (null: none, and
 --           the run ends, so that tasks which still write are refused) -- a row's part is its row_id
 --           divided by 2^30
--- returns:  bigint -- how many rows were dropped
 -- errors:   RL014 the run is over, as take_load; 51012 as take_lock
 -- locks:    for each step: the load's lock; rows of staging and lane of this load, skipping locked ones
 -- why:      several tries of a Spark task may all have written; the driver knows which one counts. If

@@ -1,12 +1,8 @@
 -- report_load: report that more rows of a load are being written.
 -- params:   p_load_id nvarchar(400), p_run_number bigint, p_num_rows bigint (how many since the last
 --           time)
--- returns:  bigint -- how many in all; null: the load is promoted
 -- errors:   RL001 bad argument, RL014 another run has taken the load over; 51012 as take_lock
 -- locks:    the load's lock and row
--- why:      uncommitted rows cannot be counted, so this is an estimate for people; promote counts. A
---           task that is retried reports its rows again. A load with reports is not dropped, and a
---           superseded run gets an error early.
 create or alter procedure rowlease.report_load
   @p_load_id nvarchar(400), @p_run_number bigint, @p_num_rows bigint
 as

@@ -1,7 +1,5 @@
 -- advance_ids: advance the sequences that would hand out ids again.
 -- params:   none
--- returns:  sequence_name text, was bigint, next_id bigint -- one row per sequence that was behind: the id
---           that it would have handed out, and the one that comes next now
 -- errors:   51012 the sequence is behind, and the user may not change it
 -- locks:    if the sequence is behind: the sequence, against all use
 -- why:      a database that was filled by a copy of rows has a new sequence. Identity columns follow the

@@ -1,7 +1,5 @@
 -- finish_batches: finish batches that have ended, without waiting for maintain.
 -- params:   p_batch_id nvarchar(400) (null: every batch)
--- returns:  bigint -- how many batches were finished and requests made due
--- errors:   none
 -- locks:    the counts' lock: for one batch without waiting, for every batch after at most 2 s; rows of
 --           queue_depth, skipping locked ones; rows of batch; as finish_idle_batches
 -- why:      when the last worker has ended, nothing calls maintain. So a worker calls this before it

@@ -1,8 +1,5 @@
 -- maintain: do the housekeeping; call this every second or so.
 -- params:   p_limit int -- how many rows a step may touch
--- returns:  what text, num_rows bigint, error text (null: none; else the step failed and did nothing)
---           -- one row per step that did something or failed
--- errors:   none
 -- locks:    for each step: the lock of maintain, without waiting; rows of queue, skipping locked ones;
 --           as recount_queues; the counts' lock, without waiting
 -- why:      one caller at a time does the work; other callers return immediately. Every step is a

@@ -1,8 +1,6 @@
 -- configure_queue: create a queue, or change the given settings of a queue.
 -- params:   p_queue_name nvarchar(400), p_settings nvarchar(max) (names of columns of queue_settings,
 --           and values), p_actor nvarchar(max) (the operator's name)
--- returns:  json -- all settings after the change
--- errors:   RL010 unknown setting or a value out of range
 -- locks:    the queue's lock, so that two calls do not both create it; its settings row; as end_delays
 --           and lower_all
 -- why:      a queue is created explicitly: a misspelt name in an enqueue is an error, not a new

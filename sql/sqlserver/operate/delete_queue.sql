@@ -2,7 +2,6 @@
 -- params:   p_queue_name nvarchar(400), p_purge bit (1: also purge its requests, as a step of operate
 --           does, at most 10,000), p_dry_run bit (1: delete nothing; only raise errors and count),
 --           p_actor nvarchar(max) (the operator's name)
--- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a load;
 --           51012 as take_lock
 -- locks:    the queue's settings row; as do_verb; the counts' lock; rows of batch; no lock in a dry run

@@ -1,8 +1,5 @@
 -- depth: count the requests that are waiting, running or failed, per queue and priority.
 -- params:   p_queue_name nvarchar(400) (null: every queue)
--- returns:  queue_name text, priority integer, scheduled bigint, pending bigint, processing bigint,
---           failed bigint -- highest priority first; priorities without requests are left out
--- errors:   RL002 unknown queue
 -- locks:    the counts' lock, shared, while they are read
 -- why:      it adds up the counts that the routines have appended, and never counts rows of the
 --           queue. Uncommitted counts are skipped; see sum_depth.

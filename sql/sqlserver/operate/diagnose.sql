@@ -1,9 +1,5 @@
 -- diagnose: find problems of the queues, and an action for each.
 -- params:   none
--- returns:  finding text -- 'table_lock' | 'paused' | 'full' | 'old' | 'stuck' | 'no_worker' |
---           'unknown_kind' | 'consumer_priority' | 'overdue' | 'gate' | 'group' | 'counts' |
---           'schedule' | 'batch' | 'dead_letters' | 'ids' (PostgreSQL) | 'maintain', subject text (the
---           queue, schedule or table), message text, action text; no row: there is no problem
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
 -- why:      counts are compared with the rows of queues that show at most 10,000 requests; in larger

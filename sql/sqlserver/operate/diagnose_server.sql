@@ -1,9 +1,5 @@
 -- diagnose_server: find settings and limits of the server that harm the queues.
 -- params:   p_client_time datetime2(6) (null: not compared) -- the caller's clock
--- returns:  as diagnose; finding text -- 'connections' | 'clock' | 'read_only'; on PostgreSQL 'autovacuum' |
---           'dead_rows' | 'encoding'; on SQL Server 'snapshot' | 'compatibility'
--- errors:   none
--- locks:    none
 -- why:      a login without VIEW SERVER STATE counts its own sessions only. Routines read lists by
 --           OPENJSON, which needs the compatibility level 130. It reads no table of rowlease.
 create or alter procedure rowlease.diagnose_server @p_client_time datetime2(6) = null

@@ -1,11 +1,8 @@
 -- discard_load: end the run of a load that will not be promoted, so that its staged rows are deleted.
 -- params:   p_load_id nvarchar(400), p_dry_run bit (1: change nothing; only raise errors and count),
 --           p_actor nvarchar(max) (the operator's name)
--- returns:  bigint -- how many rows were staged, as the run has reported
 -- errors:   RL014 the load is promoted, its run is over, or there is no such load; 51012 as take_lock
 -- locks:    the load's lock
--- why:      tasks that still write are refused, because the run is over. maintain deletes the rows in
---           steps, so this call is short for any load.
 create or alter procedure rowlease.discard_load
   @p_load_id nvarchar(400), @p_dry_run bit = 0, @p_actor nvarchar(max) = null
 as

@@ -1,11 +1,7 @@
 -- enqueue_by_operator: put one request into a queue, and record who did.
 -- params:   p_queue_name nvarchar(400), p_kind nvarchar(max), p_payload nvarchar(max), p_priority int,
 --           p_delay_ms bigint, p_due_time datetime2(6), p_actor nvarchar(max) (the operator's name)
--- returns:  request_id bigint, outcome text -- 'ok'
--- errors:   as enqueue
 -- locks:    the queue's admission lock if it has a capacity; as add_requests
--- why:      the enqueue of programs has no operator. Operators may do this without the rights of a
---           producer: a schedule that they put and fire enqueues, too.
 create or alter procedure rowlease.enqueue_by_operator
   @p_queue_name nvarchar(400), @p_kind nvarchar(max), @p_payload nvarchar(max) = N'{}',
   @p_priority int = 0, @p_delay_ms bigint = null, @p_due_time datetime2(6) = null,

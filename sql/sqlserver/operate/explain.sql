@@ -1,9 +1,5 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
--- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
---           'batch' | 'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' |
---           'no_worker' | 'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
--- errors:   none
 -- locks:    the counts' lock, shared, if the queue has an in-flight limit
 -- why:      it returns the first reason that applies, in the order in which a claim would check
 --           them. It counts at most 10,000 requests that are ahead of this one. It names the

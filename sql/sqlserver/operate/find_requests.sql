@@ -4,12 +4,6 @@
 --           at most 10,000, min_priority, max_priority, min_age_ms, max_age_ms: since the enqueue,
 --           since, until: times of the enqueue, in UTC), p_after bigint (look below this
 --           id), p_limit int (how many to return), p_look int (how many to look at)
--- returns:  the columns of get_request, and after bigint: rows in which it is null, then one row with
---           nulls in all other columns, in which it is the p_after of the next call (null: there are
---           no more)
--- errors:   RL001 as check_filter
--- locks:    none
--- why:      the filter is JSON, so that every routine that takes one has one parameter for it.
 create or alter procedure rowlease.find_requests
   @p_filter nvarchar(max) = N'{}', @p_after bigint = null, @p_limit int = 100, @p_look int = 10000
 as

@@ -1,14 +1,9 @@
 -- forget_stream: forget which batches a stream has enqueued, so that another query may have its name.
 -- params:   p_stream_name nvarchar(400), p_dry_run bit (change nothing), p_actor nvarchar(max) (the
 --           operator's name)
--- returns:  outcome text -- 'ok' | 'not_found', query_id text, batch_number bigint (of the last batch),
---           num_loads bigint (loads of its batches that are dropped)
 -- errors:   RL015 a batch is being written, or has requests that wait, run or are dead letters; 51012 as
 --           take_lock
 -- locks:    the stream's lock; rows of load and batch of this stream
--- why:      the next query counts from 0 and uses the same ids, so the loads and batches that have
---           them must be gone; else its first batches would count as enqueued. Rows that it enqueues
---           again run again.
 create or alter procedure rowlease.forget_stream
   @p_stream_name nvarchar(400), @p_dry_run bit = 0, @p_actor nvarchar(max) = null
 as

@@ -1,14 +1,5 @@
 -- get_request: show one request.
 -- params:   p_request_id bigint
--- returns:  request_id bigint, queue_name text, kind text, status text, priority integer,
---           due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
---           last_error text, result text, max_attempts integer, requested_time timestamptz,
---           locked_by text, locked_time timestamptz, completion_time timestamptz, load_id text,
---           headers text, requeued_from bigint (the finished request that it is a copy of; null:
---           none), attempts text (JSON: rows of the table attempt, oldest first; null: none) -- no
---           row if there is no such request
--- errors:   none
--- locks:    none
 -- why:      it reads by key, so a program may call it repeatedly until a request is finished.
 create or alter procedure rowlease.get_request @p_request_id bigint
 as

@@ -1,9 +1,5 @@
 -- list_batches: list batches and loads, the latest first.
 -- params:   p_batch_ids nvarchar(max) (null: all), p_limit int
--- returns:  batch_id text, num_requests bigint, num_live bigint, num_complete bigint,
---           num_failed bigint, num_cancelled bigint, created_time timestamptz, finished_time timestamptz
--- errors:   none
--- locks:    none
 -- why:      it returns the rows of the view batches. A program that waits for a batch reads it
 --           repeatedly; a plan for any parameters would read all batches for one.
 create or alter procedure rowlease.list_batches @p_batch_ids nvarchar(max) = null, @p_limit int = 100

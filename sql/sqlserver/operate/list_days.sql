@@ -1,12 +1,6 @@
 -- list_days: list how many requests were finished in each day, of a queue or of all.
 -- params:   p_queue_name nvarchar(400) (null: all queues), p_days int (how many days, the last is today)
--- returns:  day date (UTC), num_finished bigint (requests completed in it), num_failures bigint
---           (attempts that failed in it), num_failed bigint (dead letters at its end; today: now) --
---           the latest first
--- errors:   none
 -- locks:    the counts' lock, shared, while they are read
--- why:      it reads one row for each day and queue, and no requests. A day in which maintain was not
---           called has no row; what was finished in it counts for the day before.
 create or alter procedure rowlease.list_days @p_queue_name nvarchar(400) = null, @p_days int = 30
 as
 set nocount on;

@@ -1,11 +1,5 @@
 -- list_dead_letters: list the dead letters, grouped by their error, the largest group first.
 -- params:   p_limit int (how many groups)
--- returns:  queue_name text, kind text, error_pattern text, num_requests bigint,
---           first_time timestamptz (when the first of them failed for good),
---           last_time timestamptz (when the last did), last_request_id bigint (one of them)
--- errors:   none
--- locks:    none
--- why:      it returns the rows of the view dead_letters, which reads the newest 10,000.
 create or alter procedure rowlease.list_dead_letters @p_limit int = 100
 as
 set nocount on;

@@ -1,16 +1,5 @@
 -- list_kinds: list what became of the requests of each kind, of those that were enqueued last.
 -- params:   p_look int (how many finished requests to read), p_limit int (how many kinds)
--- returns:  kind text, num_complete bigint, num_cancelled bigint, num_failed bigint (dead letters),
---           num_failures bigint (attempts that failed), wait_p50_ms bigint (of the completed: from due
---           to claimed), run_p50_ms bigint (from claimed to completed), run_p95_ms bigint -- the
---           most frequent kind first
--- errors:   none
--- locks:    none
--- why:      counts do not know kinds, because completions would pay for that. So it reads the p_look
---           finished requests that were enqueued last, by the index of ids, and the dead letters that
---           were enqueued since the first of these, or all if there are fewer finished requests: at
---           most p_look, as many of each queue, but at least 100. A percentile is the value of one
---           request.
 create or alter procedure rowlease.list_kinds @p_look int = 10000, @p_limit int = 100
 as
 set nocount on;

@@ -1,13 +1,5 @@
 -- list_leases: list the leases of running requests, in the order in which they end.
 -- params:   p_limit int
--- returns:  queue_name text, request_id bigint, kind text, priority integer, locked_by text,
---           locked_time timestamptz, started_time timestamptz, lock_expires_time timestamptz,
---           left_seconds bigint (below 0: the lease ran out), num_attempts integer,
---           max_attempts integer, cancel_requested boolean
--- errors:   none
--- locks:    none
--- why:      it returns what the view leased has. From each queue, it reads only those that end first,
---           in the order of an index.
 create or alter procedure rowlease.list_leases @p_limit int = 100
 as
 set nocount on;

@@ -1,13 +1,5 @@
 -- list_loads: list the loads, the newest first.
 -- params:   p_limit int
--- returns:  load_id text, queue_name text, status text, run_by text, num_rows bigint,
---           num_staged bigint, num_enqueued bigint, num_duplicates bigint, num_clamped bigint,
---           rows_per_second bigint, started_time timestamptz, reported_time timestamptz,
---           promoted_time timestamptz, silent_seconds bigint (since its run last reported progress;
---           null: it is promoted), run_number bigint
--- errors:   none
--- locks:    none
--- why:      it returns the rows of the view loads, and reads no row of a load.
 create or alter procedure rowlease.list_loads @p_limit int = 100
 as
 set nocount on;

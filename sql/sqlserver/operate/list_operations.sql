@@ -1,11 +1,5 @@
 -- list_operations: list the operations of operators, the latest first.
 -- params:   p_limit int
--- returns:  operation_id bigint, verb text, filter text (JSON), arguments text (JSON), actor text,
---           login text, client_address text, application text, started_time timestamptz,
---           last_time timestamptz, num_requests bigint, status text ('Open' | 'Finished')
--- errors:   none
--- locks:    none
--- why:      it returns the rows of the view operations.
 create or alter procedure rowlease.list_operations @p_limit int = 100
 as
 set nocount on;

@@ -1,13 +1,6 @@
 -- list_queues: list every queue with its totals and the age of its oldest request.
 -- params:   none
--- returns:  queue_name text, paused boolean, num_finished bigint, num_failures bigint (failed
---           attempts), oldest_ms bigint (since it was due; null: nothing waits) -- by name
--- errors:   none
 -- locks:    the counts' lock, shared, while they are read
--- why:      displays and metrics may call this once a second: it adds up counters and probes an
---           index once for each priority at which requests wait, and never counts rows of the
---           queue. Requests that wait for another request of their group are ignored when it looks
---           for the oldest.
 create or alter procedure rowlease.list_queues
 as
 set nocount on;

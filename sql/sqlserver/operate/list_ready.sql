@@ -1,11 +1,5 @@
 -- list_ready: list the requests of a queue that claims take next.
 -- params:   p_queue_name nvarchar(400), p_limit int (at most 1,000 are returned)
--- returns:  place bigint (1 is the next), request_id bigint, kind text, priority integer,
---           due_time timestamptz, waiting_seconds bigint (since it was due)
--- errors:   none
--- locks:    none
--- why:      it returns the rows of the view ready, which reads indexes in their order. An unknown or a
---           paused queue has none.
 create or alter procedure rowlease.list_ready @p_queue_name nvarchar(400), @p_limit int = 20
 as
 set nocount on;

@@ -1,13 +1,5 @@
 -- list_workers: list every registered worker, by host and process.
 -- params:   none
--- returns:  worker_id text, host text, pid integer, version text, queue_names text (JSON),
---           slots integer, busy integer, consumer_priority integer, started_time timestamptz,
---           silent_ms bigint (since the last heartbeat)
--- errors:   none
--- locks:    none
--- why:      it returns the columns of the table, and the time since the last heartbeat by the
---           database's clock. A worker sends a heartbeat every 5 s; a worker that was killed stays
---           in the list for an hour.
 create or alter procedure rowlease.list_workers
 as
 set nocount on;

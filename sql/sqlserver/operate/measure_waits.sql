@@ -1,15 +1,6 @@
 -- measure_waits: measure how long completed requests have waited and run, for each queue and for all.
 -- params:   p_within_ms bigint (only requests completed within this time), p_look int (the maximum
 --           number of requests to read)
--- returns:  queue_name text (null: all queues), num_requests bigint, wait_p50_ms bigint (from due to
---           claimed), wait_p95_ms bigint, wait_p99_ms bigint, run_p50_ms bigint (from claimed to
---           completed), run_p95_ms bigint, run_p99_ms bigint -- all queues first, then by name
--- errors:   none
--- locks:    none
--- why:      displays call it every few seconds. An index by completion_time finds the rows, and
---           p_look bounds them: in a busy database, the figures are of the requests that were
---           completed first in this time. A percentile is the value of one request; p50 of two values
---           is the smaller one.
 create or alter procedure rowlease.measure_waits @p_within_ms bigint = 60000, @p_look int = 2000
 as
 set nocount on;

@@ -4,8 +4,6 @@
 --           'staging_loads' | 'load_silent_seconds', subject text (the queue or the schedule), value float
 -- errors:   51012 as take_lock
 -- locks:    the counts' lock, shared, while they are read
--- why:      monitoring calls it every few seconds, so it never counts rows of the queue: see
---           demand_by_queue. It reads only loads that are being staged, by their index.
 create or alter procedure rowlease.metrics
 as
 set nocount on;

@@ -2,8 +2,6 @@
 -- params:   none
 -- returns:  metric text -- 'connections' | 'max_connections' | 'horizon_seconds'; on PostgreSQL also
 --           'dead_rows', subject text (the table, or empty), value float
--- errors:   none
--- locks:    none
 -- why:      a login without VIEW SERVER STATE counts its own sessions only, and gets no horizon. Times
 --           of transactions are of the server's local clock. It reads no table of rowlease. Some T-SQL
 --           engines lack the views.

@@ -5,18 +5,9 @@
 --           nvarchar(max) (the operator's name), p_dry_run bit (1: change nothing), p_after bigint
 --           (dry run: start below this id), p_operation_id bigint (do the next step of this
 --           operation), p_limit int (how many requests in this step)
--- returns:  request_id bigint, outcome text, new_request_id bigint, operation_id bigint, after bigint,
---           num_requests bigint -- a row for each request: 'ok', 'cancel_requested', 'duplicate',
---           'waits' or 'not_found'; then one row with only operation_id (null in a dry run), after
---           (where the next step starts; null: nothing is left) and num_requests (how many the operation
---           has changed, in all its steps; null in a dry run)
 -- errors:   as do_verb and check_filter; RL001 a wrong verb, filter or argument, or an operation
 --           that cannot be continued; 51012 as take_lock
 -- locks:    the operation's row; as do_verb; held to the end of the step
--- why:      a request that no longer matches when it is locked is left alone. The first step is
---           noted in operation, and each step adds its count and its place there, so an interrupted
---           operation can be continued by its p_operation_id. In every step, ages in the filter are
---           measured at the time of the first step.
 create or alter procedure rowlease.operate
   @p_verb nvarchar(max), @p_filter nvarchar(max) = N'{}', @p_arguments nvarchar(max) = N'{}',
   @p_actor nvarchar(max) = null, @p_dry_run bit = 0, @p_after bigint = null,

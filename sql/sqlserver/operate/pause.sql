@@ -1,9 +1,5 @@
 -- pause: stop claims from a queue; running requests and producers continue.
 -- params:   p_queue_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
--- returns:  void
--- errors:   RL002 unknown queue
--- locks:    the queue's settings row
--- why:      every claim reads the settings, so a pause takes effect at the next claim.
 create or alter procedure rowlease.pause @p_queue_name nvarchar(400), @p_actor nvarchar(max) = null
 as
 set nocount on;

@@ -1,8 +1,5 @@
 -- resume: allow claims from a paused queue again.
 -- params:   p_queue_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
--- returns:  void
--- errors:   RL002 unknown queue
--- locks:    the queue's settings row
 -- why:      workers poll, so they notice this at their next claim.
 create or alter procedure rowlease.resume @p_queue_name nvarchar(400), @p_actor nvarchar(max) = null
 as

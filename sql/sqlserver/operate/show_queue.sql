@@ -1,9 +1,5 @@
 -- show_queue: show the settings of a queue.
 -- params:   p_queue_name nvarchar(400)
--- returns:  json -- all settings, as configure_queue returns them
--- errors:   RL002 unknown queue
--- locks:    none
--- why:      programs that may not read tables can compare the settings with those they expect.
 create or alter procedure rowlease.show_queue @p_queue_name nvarchar(400)
 as
 set nocount on;

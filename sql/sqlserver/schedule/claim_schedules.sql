@@ -1,18 +1,6 @@
 -- claim_schedules: lease the schedules that are due, so that one worker fires each.
 -- params:   p_worker_id nvarchar(400), p_lease_ms bigint, p_limit int, p_kinds nvarchar(max) (the
 --           kinds that the worker knows; null: all)
--- returns:  one row per leased schedule: schedule_name text, cron text, time_zone text, catch_up
---           integer, next_time timestamptz (null: planned from changed_time on), changed_time
---           timestamptz, lock_token bigint, claimed_time timestamptz; then one row whose
---           schedule_name is null: wait_ms bigint until the next schedule is due or a lease runs
---           out
--- errors:   RL001 bad argument
--- locks:    rows of schedule, exclusive, skipping locked ones
--- why:      the lease keeps other workers from firing the same schedule concurrently; the token in
---           fire_schedule guarantees that nothing fires twice. If a worker dies before it fires,
---           another worker takes over when the lease has run out. claimed_time is the time by the
---           database's clock, which decides what firings are due. Tokens grow as in claim. A
---           schedule whose kind this worker does not know waits for a worker that knows it.
 create or alter procedure rowlease.claim_schedules
   @p_worker_id nvarchar(400), @p_lease_ms bigint = 10000, @p_limit int = 100,
   @p_kinds nvarchar(max) = null

@@ -2,17 +2,7 @@
 -- params:   p_schedule_name nvarchar(400), p_lock_token bigint (null: an operator fires it once,
 --           now, and its plan does not change), p_due_times nvarchar(max) (empty: only plan the
 --           next firing), p_next_time datetime2(6), p_actor nvarchar(max) (the operator's name)
--- returns:  request_id bigint, outcome text -- 'ok' | 'duplicate' for each firing, or one row:
---           'repeat' (this token has fired) | 'lease_lost' | 'not_found'; if there are no firings,
---           one 'ok'
--- errors:   RL001 firings that are not due, or not before p_next_time, RL002 unknown queue, RL003
---           bad priority, RL004 bad payload, RL005 queue is full, RL006 no kind,
---           RL016 bad headers
 -- locks:    the schedule's row; the queue's admission lock if it has a capacity; as add_requests
--- why:      the requests and the next time are written in one transaction, which is
---           compare-and-set on the token: a late worker is refused, because another worker fires
---           the schedule instead. The dedup key of a request consists of the name of its schedule
---           and the time of its firing.
 create or alter procedure rowlease.fire_schedule
   @p_schedule_name nvarchar(400), @p_lock_token bigint = null, @p_due_times nvarchar(max) = null,
   @p_next_time datetime2(6) = null, @p_actor nvarchar(max) = null

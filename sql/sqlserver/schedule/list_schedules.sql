@@ -1,13 +1,5 @@
 -- list_schedules: list every schedule, by name.
 -- params:   none
--- returns:  schedule_name text, cron text, time_zone text, queue_name text, kind text, payload text,
---           priority integer, catch_up integer, paused boolean, next_time timestamptz (null: no
---           worker has planned it yet), last_time timestamptz, last_request_id bigint,
---           changed_time timestamptz, headers text
--- errors:   none
--- locks:    none
--- why:      it returns the columns of the table to programs that may not read tables; a DBA reads
---           the table.
 create or alter procedure rowlease.list_schedules
 as
 set nocount on;

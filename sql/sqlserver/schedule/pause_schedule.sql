@@ -1,9 +1,5 @@
 -- pause_schedule: stop a schedule from firing; requests that it has enqueued stay.
 -- params:   p_schedule_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
--- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
--- errors:   none
--- locks:    the schedule's row
--- why:      if a worker is firing the schedule now, it is refused: the lock token changes.
 create or alter procedure rowlease.pause_schedule
   @p_schedule_name nvarchar(400), @p_actor nvarchar(max) = null
 as

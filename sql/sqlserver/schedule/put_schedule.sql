@@ -4,16 +4,7 @@
 --           nvarchar(max) ({scheduled_time} in it becomes the time of each firing), p_priority
 --           int, p_catch_up int (how many missed firings are enqueued late; the latest are),
 --           p_headers nvarchar(max) (of each firing), p_actor nvarchar(max) (the operator's name)
--- returns:  outcome text -- 'ok' | 'repeat' (unchanged), changed_time timestamptz -- if no firing
---           is planned yet, firings are counted from this time
--- errors:   RL002 unknown queue, RL003 bad priority, RL004 bad payload, RL006 no kind, RL013 bad
---           name, expression, time zone or catch-up, RL016 bad headers
 -- locks:    the schedule's name; then its row
--- why:      every worker writes the schedules of its code when it starts, so an unchanged schedule
---           stays as it is: no firing is missed during a restart, and a paused schedule stays
---           paused. A change sets a new lock token, so a worker that is firing the schedule at
---           that time is refused. Only workers can evaluate the expression, so they plan the first
---           firing.
 create or alter procedure rowlease.put_schedule
   @p_schedule_name nvarchar(max), @p_cron nvarchar(max), @p_kind nvarchar(max),
   @p_queue_name nvarchar(400) = N'default', @p_time_zone nvarchar(max) = N'UTC',

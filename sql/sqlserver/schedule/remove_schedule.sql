@@ -1,10 +1,5 @@
 -- remove_schedule: delete a schedule; requests that it has enqueued stay.
 -- params:   p_schedule_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
--- returns:  outcome text -- 'ok' | 'not_found'
--- errors:   none
--- locks:    the schedule's row
--- why:      if a task declares the schedule in its code, the next worker to start creates it
---           again: pause such a schedule instead.
 create or alter procedure rowlease.remove_schedule
   @p_schedule_name nvarchar(400), @p_actor nvarchar(max) = null
 as

@@ -1,10 +1,5 @@
 -- resume_schedule: let a paused schedule fire again, starting now.
 -- params:   p_schedule_name nvarchar(400), p_actor nvarchar(max) (the operator's name)
--- returns:  outcome text -- 'ok' | 'repeat' (unchanged) | 'not_found'
--- errors:   none
--- locks:    the schedule's row
--- why:      firings that were missed during the pause are not enqueued: firings are counted from
---           now.
 create or alter procedure rowlease.resume_schedule
   @p_schedule_name nvarchar(400), @p_actor nvarchar(max) = null
 as

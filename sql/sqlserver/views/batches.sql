@@ -1,11 +1,5 @@
 -- batches: a view of the batches, and of the loads: how many of their requests are finished.
 -- params:   none
--- returns:  batch_id, num_requests (how many were enqueued), num_live (of them, how many wait or run),
---           num_complete (are complete), num_failed (are dead letters), num_cancelled (were cancelled or
---           purged), created_time, finished_time (when none of them waited or ran any more)
--- errors:   none
--- locks:    none
--- why:      it adds the counts that are not folded yet, so it is exact.
 create or alter view rowlease.Batches as
 select t.BatchId, t.NumRequests, t.NumLive, t.NumComplete, t.NumFailed,
        t.NumRequests - t.NumLive - t.NumComplete - t.NumFailed as NumCancelled, t.CreatedTime,

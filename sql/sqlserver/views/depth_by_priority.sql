@@ -1,10 +1,5 @@
 -- depth_by_priority: a view of how many requests wait, run or have failed, per queue and priority.
 -- params:   none
--- returns:  queue_name, priority, scheduled (requests that are not due yet), pending (requests that
---           wait), processing (requests that run), failed (dead letters)
--- errors:   none
--- locks:    none
--- why:      it adds up the counts that the routines have appended, as depth does, and reads no request.
 create or alter view rowlease.DepthByPriority as
 select d.QueueName, d.Priority, sum(d.Scheduled) as Scheduled, sum(d.Pending) as Pending,
        sum(d.Processing) as Processing, sum(d.Failed) as Failed

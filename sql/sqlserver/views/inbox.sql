@@ -1,9 +1,6 @@
 -- inbox: a view into which any program may INSERT requests.
 -- params:   queue_name, kind, priority, due_time, dedup_key, group_key, payload, headers
--- returns:  no rows: the view can be written to, but not read; producers may select from it, so
---           that a JDBC writer can inspect its columns
 -- errors:   as fill_request; 2601 a live request has the dedup key
--- locks:    as enqueue_many
 -- why:      a client may describe a request, but not its lease or its progress. The trigger
 --           fill_request fills defaults and clamps the priority. The columns do not come from the
 --           table, because its NOT NULL constraints would require a value for each.

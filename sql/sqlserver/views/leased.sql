@@ -1,12 +1,5 @@
 -- leased: a view of the leases: which worker holds which request, and for how long.
 -- params:   none
--- returns:  queue_name, request_id, kind, priority, locked_by, locked_time, started_time,
---           lock_expires_time, left_seconds (until the lease ends; below 0 if it ran out),
---           num_attempts, max_attempts, cancel_requested
--- errors:   none
--- locks:    none
--- why:      of each queue it shows the 10,000 leases that end first, which an index has in this order.
---           So its cost is bounded; depth_by_priority counts all.
 create or alter view rowlease.Leased as
 select q.QueueName, q.RequestId, q.Kind, q.Priority, q.LockedBy, q.LockedTime, q.StartedTime,
        q.LockExpiresTime,

@@ -1,9 +1,5 @@
 -- operations: a view of the operations of operators, with their logins and addresses.
 -- params:   none
--- returns:  the columns of operation, and status (Finished, or Open: it can be resumed)
--- errors:   none
--- locks:    none
--- why:      an operation is kept for 90 days after its last step.
 create or alter view rowlease.Operations as
 select OperationId, Verb, Filter, Arguments, Actor, Login, ClientAddress, Application, StartedTime,
        LastTime, NumRequests, After, FinishedTime,

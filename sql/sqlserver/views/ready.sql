@@ -1,12 +1,5 @@
 -- ready: a view of the requests that claims take next: of each queue, the first 1,000.
 -- params:   none
--- returns:  queue_name, place (the order in which claims take them; 1 is the next), request_id, kind,
---           priority, due_time, waiting_seconds (since it was due)
--- errors:   none
--- locks:    none
--- why:      it shows the order of the policy strict, and no queue that is paused. The parts of a queue
---           are each read in the order of an index, so the cost does not depend on how many requests
---           wait. Columns of the settings come first, so that a filter on queue_name reads one queue.
 create or alter view rowlease.Ready as
 select r.QueueName, r.Place, r.RequestId, r.Kind, r.Priority, r.DueTime, r.WaitingSeconds
   from (

@@ -1,8 +1,5 @@
 -- requests: a view of every request: waiting, running, failed and finished.
 -- params:   none
--- returns:  the columns of queue_history, and error_line (the first line of last_error)
--- errors:   none
--- locks:    none
 -- why:      one name for unfinished and finished requests, in the queue, in the lane or in the history.
 --           A request in the lane is found by its id through LanePart: the key is not searched for an id
 --           that is not between the first and the last of the part.

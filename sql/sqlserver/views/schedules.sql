@@ -1,11 +1,5 @@
 -- schedules: a view of the schedules, with the next firing of each and the status of its last request.
 -- params:   none
--- returns:  schedule_name, cron, time_zone, queue_name, kind, priority, paused, next_time, left_seconds
---           (until next_time; below 0 if it is late), last_time, last_request_id, last_status (the
---           status of that request; null: it was purged, or there is none)
--- errors:   none
--- locks:    none
--- why:      it finds the last request of each schedule by its id.
 create or alter view rowlease.Schedules as
 select s.ScheduleName, s.Cron, s.TimeZone, s.QueueName, s.Kind, s.Priority, s.Paused, s.NextTime,
        datediff_big(millisecond, n.Now, s.NextTime) / 1000 as LeftSeconds,

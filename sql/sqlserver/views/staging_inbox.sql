@@ -1,10 +1,6 @@
 -- staging_inbox: a view into which any program may INSERT the rows of a load that has keys, groups or due times.
 -- params:   load_id, run_number (from begin_load), row_id, kind, priority, due_time, dedup_key,
 --           group_key, payload, headers
--- returns:  no rows: the view can be written to, but not read; producers may select from it, so
---           that a JDBC writer can inspect its columns
--- errors:   none
--- locks:    none
 -- why:      the rows of other producers must not be read. Microsoft's JDBC driver selects from the
 --           view into which it copies rows. promote checks the rows and makes them requests.
 create or alter view rowlease.StagingInbox as

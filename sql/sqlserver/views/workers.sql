@@ -1,11 +1,5 @@
 -- workers: a view of the workers, with their load and their last heartbeat.
 -- params:   none
--- returns:  worker_id, host, pid, version, queue_names, kinds, slots, busy, consumer_priority,
---           started_time, heartbeat_time, alive (a heartbeat within 30 s), silent_seconds (since the
---           last heartbeat)
--- errors:   none
--- locks:    none
--- why:      there are few workers. One that was killed stays in the list for an hour.
 create or alter view rowlease.Workers as
 select w.WorkerId, w.Host, w.Pid, w.Version, w.QueueNames, w.Kinds, w.Slots, w.Busy,
        w.ConsumerPriority, w.StartedTime, w.HeartbeatTime,

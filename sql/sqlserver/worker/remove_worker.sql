@@ -1,8 +1,5 @@
 -- remove_worker: remove a worker that is ending.
 -- params:   p_worker_id nvarchar(400)
--- returns:  void
--- errors:   none
--- locks:    the worker's own row
 -- why:      other workers do not have to wait until its heartbeat is too old.
 create or alter procedure rowlease.remove_worker @p_worker_id nvarchar(400)
 as

@@ -2,9 +2,6 @@
 -- params:   p_worker_id nvarchar(400), p_host nvarchar(400), p_pid int, p_version nvarchar(400),
 --           p_queue_names nvarchar(max), p_slots int, p_busy int, p_consumer_priority int, p_kinds
 --           nvarchar(max) (the kinds that it knows; null: perhaps all)
--- returns:  void
--- errors:   none
--- locks:    the worker's own row; rows of unknown_kind, skipping locked ones
 -- why:      it shows people which worker does what; leases do not depend on it. This routine
 --           records in the queue's settings that its workers have different priorities; claims
 --           check priorities only after that. Kinds that the worker knows are removed from

@@ -90,7 +90,7 @@ def scripts_hash(engine: str) -> str:
     for file in sorted((packaged_folder("migrations") / "versions").glob("*.sql")):
         digest.update(file.read_bytes())
     for script in all_files(engine):
-        digest.update(f"{script.name}\0{script.body}\0".encode())
+        digest.update(f"{script.name}\0{script.body}\0{script.header}\0".encode())
     return digest.hexdigest()
 
 
@@ -101,6 +101,16 @@ def read_routine(path: Path) -> Routine:
         ValueError: the header lacks a field, or the first line does not name the file.
     """
     body = path.read_text(encoding="utf-8")
+    name, summary, own = read_header(body)
+    header = {**common_fields(path), **own}
+    if name != path.stem or tuple(header) != HEADER_FIELDS:
+        raise ValueError(f"{path.name}: the header must name the file and hold {HEADER_FIELDS}")
+    schema = INTERNAL if path.parent.name == "internal" else PUBLIC
+    return Routine(name, schema, summary, header, _params(header["params"]), body)
+
+
+def read_header(body: str) -> tuple[str, str, dict[str, str]]:
+    """The name and the sentence in the first line of a file, and its fields."""
     comment = [line[3:] for line in takewhile(lambda line: line[:2] == "--", body.splitlines())]
     name, _, summary = comment[0].partition(": ") if comment else ("", "", "")
     header: dict[str, str] = {}
@@ -109,10 +119,16 @@ def read_routine(path: Path) -> Routine:
             field, header[match[1]] = match.groups()
         elif header:
             header[field] += " " + line.strip()
-    if name != path.stem or tuple(header) != HEADER_FIELDS:
-        raise ValueError(f"{path.name}: the header must name the file and hold {HEADER_FIELDS}")
-    schema = INTERNAL if path.parent.name == "internal" else PUBLIC
-    return Routine(name, schema, summary, header, _params(header["params"]), body)
+    return name, summary, header
+
+
+def common_fields(path: Path) -> dict[str, str]:
+    """The fields that a file of SQL Server need not repeat: those of PostgreSQL's file."""
+    root = packaged_folder("sql")
+    if not path.resolve().is_relative_to(root / "sqlserver"):
+        return {}
+    other = root / "postgresql" / path.resolve().relative_to(root / "sqlserver")
+    return read_header(other.read_text(encoding="utf-8"))[2] if other.exists() else {}
 
 
 def _params(field: str) -> dict[str, str]:

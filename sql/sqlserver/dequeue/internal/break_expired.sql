@@ -1,7 +1,6 @@
 -- break_expired: end leases that have expired; each request is retried or becomes a dead letter.
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_limit int, p_broken int output
 -- returns:  p_broken -- how many leases were broken
--- errors:   none
 -- locks:    the requests' groups, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      the lease of a started request that runs out is a crash; a request that was only
 --           prefetched gets its attempt back. It is kept in Attempt nevertheless, because the worker

@@ -5,8 +5,6 @@
 -- returns:  p_leased -- the ids as a JSON array, in claim order; null: none; p_more -- ask again at once;
 --           p_held_back -- other workers go first, or the in-flight limit is reached; p_next -- when
 --           the queue's rate permits the next start; null: now
--- errors:   RL002 unknown queue
--- locks:    as dequeue
 -- why:      lease_carefully does this for each queue. A worker of lower priority gets nothing while
 --           one of higher priority is alive (a heartbeat within 2 s) and has free slots (RabbitMQ,
 --           "Consumer Priorities"); only queues with a priority other than 0 check that.

@@ -1,7 +1,6 @@
 -- group_is_free: test whether a request of a group may be claimed.
 -- params:   p_queue_name nvarchar(400), p_group_key nvarchar(400), p_request_id bigint
 -- returns:  bit
--- errors:   none
 -- locks:    none; rows that others have locked are skipped
 -- why:      requests of a group run in order, one at a time. The test is two index probes, because a
 --           group may have many waiting requests. The caller has the group's lock, without which only

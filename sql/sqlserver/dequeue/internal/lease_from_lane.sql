@@ -3,7 +3,6 @@
 --           p_rows: [{"i": request id, "r": run, "p": priority, "t": part, "m": lease in
 --           milliseconds, "s": 1 if it starts at once}, ...]
 -- returns:  p_leased -- the ids as a JSON array; null: none
--- errors:   none
 -- locks:    rows of Lane, exclusive, skipping locked ones; rows of Queue, its own -- the caller has the
 --           requests' own locks
 -- why:      that costs less than an update of a row with so many columns and indexes. A row that is gone

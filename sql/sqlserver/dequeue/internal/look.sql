@@ -2,7 +2,6 @@
 -- params:   p_queue_names nvarchar(max), p_place int (of the queue, from 0), p_now datetime2(6)
 -- returns:  queue_name nvarchar(400); paused bit, max_priority smallint, lease_ms bigint: settings;
 --           is_plain int -- 0: no, or an unknown queue; no row past the last queue
--- errors:   none
 -- locks:    none; rows that others have locked are skipped
 -- why:      one probe of each index that shows work for the careful way. SQL Server inlines this
 --           function.

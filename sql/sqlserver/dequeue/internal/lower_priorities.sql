@@ -1,8 +1,6 @@
 -- lower_priorities: lower the priority of waiting requests to their queue's maximum.
 -- params:   p_queue_name nvarchar(400), p_max_priority int, p_limit int
 -- returns:  nothing
--- errors:   none
--- locks:    as bring_in_high; rows of queue, exclusive, skipping locked ones
 -- why:      an enqueue or a promote that commits after the maximum was lowered may leave a request
 --           above it. Usually there is none, and checking costs two probes of an index. A claim that
 --           has found the row at its old place finds it again by key.

@@ -2,8 +2,6 @@
 -- params:   p_queue_name nvarchar(400), p_rate nvarchar(30), p_group_rate nvarchar(30),
 --           p_request_ids nvarchar(max), p_now datetime2(6)
 -- returns:  nothing
--- errors:   none
--- locks:    none -- dequeue has taken the gate of the queue
 -- why:      a row has its starts and all starts before it, so that room_in_rate reads two rows. Times
 --           never go back within a key, also if the clock does. A claim takes one request of a group
 --           at most.

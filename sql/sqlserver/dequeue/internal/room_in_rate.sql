@@ -3,11 +3,6 @@
 --           the group), p_rate nvarchar(30) (the setting, such as 100/1m), p_now datetime2(6)
 -- returns:  room bigint -- 0 or more; next_start datetime2(6) -- when the oldest start leaves the
 --           period; null if there was no start in it
--- errors:   none
--- locks:    none -- dequeue has taken the gate of the queue
--- why:      rows are numbered in the order of their times, so the starts of a period are the
---           difference of two rows, the first and the last of the period: two probes of an index, for
---           any rate. A start is a claim.
 create or alter function rowlease_internal.room_in_rate(
   @p_queue_name nvarchar(400), @p_rate_key nvarchar(400), @p_rate nvarchar(30), @p_now datetime2(6)
 ) returns table

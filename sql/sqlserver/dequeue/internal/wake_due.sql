@@ -1,7 +1,6 @@
 -- wake_due: move scheduled requests that are due to Pending.
 -- params:   p_queue_name nvarchar(400), p_now datetime2(6), p_limit int, p_moved int output
 -- returns:  p_moved -- how many moved
--- errors:   none
 -- locks:    the requests' groups, without waiting; rows of queue, exclusive, skipping locked ones
 -- why:      scheduled rows are not in the claim's index until they are due. The read keeps no
 --           locks; see break_expired. Who looks at a group skips locked rows, so whoever changes the

@@ -2,7 +2,6 @@
 -- params:   p_queue_name nvarchar(400), p_num_requests bigint, p_priority int, p_now datetime2(6),
 --           p_admitted bit output, p_waiter_id bigint, p_wait_ms bigint (null: full is an error)
 -- returns:  p_admitted -- 0 if the queue is full
--- errors:   RL002 unknown queue, RL005 queue is full
 -- locks:    the queue's admission lock if it has a capacity; held to the caller's commit
 -- why:      producers for a queue with a capacity count one after the other; otherwise two of them
 --           could both find the last free place. Other queues are read without a lock. Places for

@@ -1,8 +1,6 @@
 -- are_arguments: test whether a text is a JSON object without half of a surrogate pair.
 -- params:   p_payload nvarchar(max)
 -- returns:  bit -- 1 for null
--- errors:   none
--- locks:    none
 -- why:      a task takes arguments by name. isjson accepts one half of a pair (\ud800 to \udfff), which
 --           is no character, and which most decoders refuse. Most payloads have no such escape. A
 --           doubled backslash begins none.

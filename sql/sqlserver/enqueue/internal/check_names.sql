@@ -1,12 +1,6 @@
 -- check_names: refuse a payload that names an argument twice.
 -- params:   p_payload nvarchar(max)
 -- returns:  nothing
--- errors:   RL004 an argument is named twice
--- locks:    none
--- why:      a task gets one of the two values, and the other one is lost. To read the names costs as
---           much as a tenth of a load (decision 105). So it is called where requests come one by one,
---           and for one row of each part of a load: a program that writes payloads as text names an
---           argument twice in each of them.
 create or alter procedure rowlease_internal.check_names @p_payload nvarchar(max)
 as
 set nocount on;

@@ -1,10 +1,6 @@
 -- check_request: refuse a request that no queue accepts.
 -- params:   p_kind nvarchar(max), p_priority int, p_payload nvarchar(max), p_max_attempts int
 -- returns:  nothing
--- errors:   RL003 priority below 0, RL004 payload over 1 MiB or no object, RL006 no kind, RL007
---           attempts below 1
--- locks:    none
--- why:      one place for the limits, so that every way to enqueue has the same messages.
 create or alter procedure rowlease_internal.check_request
   @p_kind nvarchar(max), @p_priority int, @p_payload nvarchar(max), @p_max_attempts int
 as

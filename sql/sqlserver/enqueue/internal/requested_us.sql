@@ -1,9 +1,5 @@
 -- requested_us: when a request was enqueued.
 -- params:   p_request_id bigint
--- returns:  bigint -- microseconds since 1970; null if there is no such request
--- errors:   none
--- locks:    none
--- why:      an enqueue that finds an earlier request answers with the time of that one.
 create or alter function rowlease_internal.requested_us(@p_request_id bigint) returns bigint
 as
 begin

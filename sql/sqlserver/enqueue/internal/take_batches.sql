@@ -3,8 +3,6 @@
 --           p_delays_ms nvarchar(max), p_due_times nvarchar(max), p_headers nvarchar(max),
 --           p_waits bit output
 -- returns:  p_waits -- whether the requests have to wait
--- errors:   RL016 headers too long, RL017 a wrong id, a due time beside p_after, a batch that is
---           finished or does not exist
 -- locks:    the locks of the batches until the caller's commit, as take_batch
 -- why:      a request that waits for a batch is due at the end of the calendar, until finish_idle_batches
 --           changes that. Headers that leave no room for the headers of the batch would make a copy

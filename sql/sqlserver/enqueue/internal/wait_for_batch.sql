@@ -1,7 +1,6 @@
 -- wait_for_batch: note that new requests wait for a batch, or give them the counts of one that is finished.
 -- params:   p_after nvarchar(400), p_request_ids nvarchar(max), p_waits bit (0: the batch is finished)
 -- returns:  nothing
--- errors:   none
 -- locks:    rows of queue, which are the caller's own, skipping locked ones
 -- why:      finish_idle_batches does not see requests that come after the end of their batch.
 create or alter procedure rowlease_internal.wait_for_batch

@@ -2,11 +2,6 @@
 -- params:   p_queue_name nvarchar(400), p_priority int, p_num_requests int, p_now datetime2(6),
 --           p_wait_ms bigint, p_waiter_id bigint output
 -- returns:  p_waiter_id -- the waiter's id
--- errors:   none
--- locks:    the waiter's own row
--- why:      a place lasts at most 2 s and is kept by calling again, so that a producer that died
---           blocks other producers for no more than 2 s. The last place ends when the producer's
---           wait ends.
 create or alter procedure rowlease_internal.wait_for_room
   @p_queue_name nvarchar(400), @p_priority int, @p_num_requests int, @p_now datetime2(6),
   @p_wait_ms bigint, @p_waiter_id bigint output

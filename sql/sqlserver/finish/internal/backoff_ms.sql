@@ -1,8 +1,5 @@
 -- backoff_ms: compute how long a request waits before its next attempt.
 -- params:   p_base_ms int, p_cap_ms int, p_num_attempts int, p_random float (0 to 1)
--- returns:  bigint -- milliseconds, 0 or more
--- errors:   none
--- locks:    none
 -- why:      the delay doubles with every attempt, up to the cap. Half of it is random, so that
 --           requests that failed together are not retried together ("equal jitter", AWS
 --           Architecture Blog, 2015). A function cannot draw a random number itself.

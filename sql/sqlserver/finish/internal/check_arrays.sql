@@ -3,8 +3,6 @@
 --           p_fourth nvarchar(max), p_fifth nvarchar(max), p_sixth nvarchar(max),
 --           p_seventh nvarchar(max)
 -- returns:  nothing
--- errors:   RL001 arrays of different lengths
--- locks:    none
 -- why:      a short array would be filled up with nulls, and a null token must never be compared.
 create or alter procedure rowlease_internal.check_arrays
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_third nvarchar(max) = null,

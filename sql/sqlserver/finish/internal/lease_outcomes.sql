@@ -2,12 +2,6 @@
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_done_ids nvarchar(max)
 -- returns:  place int, request_id bigint, lock_token bigint, outcome varchar(20) -- 'ok' | 'repeat' |
 --           'lease_lost' | 'not_found'
--- errors:   none
--- locks:    none
--- why:      a call may be repeated after a lost answer: if the request is no longer leased, its
---           last token gets repeat, unless that lease was broken (then the row still has the time
---           of expiry). p_done_ids matches only with the valid token, because an old token may be
---           in the same batch.
 create or alter function rowlease_internal.lease_outcomes(
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_done_ids nvarchar(max)
 ) returns table

@@ -1,10 +1,6 @@
 -- settled_outcomes: compute the outcome of each failed request of a batch, and whether it is a dead letter.
 -- params:   p_request_ids nvarchar(max), p_lock_tokens nvarchar(max), p_done_ids nvarchar(max)
 -- returns:  place int, request_id bigint, outcome varchar(20), dead bit (it is a dead letter)
--- errors:   none
--- locks:    none
--- why:      the caller of fail or decline does not know the limits that decide whether a request
---           becomes a dead letter. A repeated call after a lost answer returns the same.
 create or alter function rowlease_internal.settled_outcomes(
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_done_ids nvarchar(max)
 ) returns table

@@ -1,10 +1,6 @@
 -- trim_attempts: keep only the newest ten attempts of each request.
 -- params:   p_request_ids nvarchar(max)
 -- returns:  nothing
--- errors:   none
--- locks:    rows of attempt, exclusive: the caller has locked their rows of queue
--- why:      a request may have any number of attempts, because max_attempts may be large and a dead
---           letter may be requeued.
 create or alter procedure rowlease_internal.trim_attempts @p_request_ids nvarchar(max)
 as
 set nocount on;

@@ -1,7 +1,6 @@
 -- unblock_groups: unblock the first unfinished request of each given group.
 -- params:   p_groups nvarchar(max) -- as lock_groups
 -- returns:  nothing
--- errors:   none
 -- locks:    one waiting row of queue per group, exclusive, skipping rows that are not committed; the
 --           groups' locks are held already
 -- why:      called when a request of a group is finished: until then, the next request is not in

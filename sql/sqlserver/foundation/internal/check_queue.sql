@@ -1,8 +1,6 @@
 -- check_queue: refuse a queue that does not exist.
 -- params:   p_queue_name nvarchar(400)
 -- returns:  nothing
--- errors:   RL002 unknown queue
--- locks:    none
 -- why:      queues are created explicitly, so a misspelt name is an error everywhere. In a
 --           comparison SQL Server ignores blanks at the end.
 create or alter procedure rowlease_internal.check_queue @p_queue_name nvarchar(400)

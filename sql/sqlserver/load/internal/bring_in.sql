@@ -1,7 +1,6 @@
 -- bring_in: move requests from the lane into Queue, where they wait as before.
 -- params:   p_rows nvarchar(max) -- [{"i": request id, "r": run, "p": priority, "t": part}, ...]
 -- returns:  nothing
--- errors:   none
 -- locks:    the requests' own locks, without waiting; rows of Lane, exclusive, skipping locked ones; rows
 --           of Queue, its own
 -- why:      operate and a lowered maximum work on Queue alone, and move what they need there first. A

@@ -1,7 +1,6 @@
 -- bring_in_high: move requests with a priority above a queue's maximum from the lane into Queue.
 -- params:   p_queue_name nvarchar(400), p_max_priority int, p_limit int
 -- returns:  nothing
--- errors:   none
 -- locks:    as bring_in; other rows that are locked are skipped
 -- why:      the callers then lower their priorities there. Usually there is none, and that costs one probe
 --           of an index for each load in the lane.

@@ -1,11 +1,7 @@
 -- bring_in_named: move the requests with these ids into Queue, if they are in the lane.
 -- params:   p_request_ids nvarchar(max)
 -- returns:  nothing
--- errors:   none
 -- locks:    as bring_in
--- why:      the lane has no index by request id, which every row of a load would pay for. The first
---           and the last id of each part leave few places to look. Without a promoted load in the
---           lane it costs one probe of an index.
 create or alter procedure rowlease_internal.bring_in_named @p_request_ids nvarchar(max)
 as
 set nocount on;

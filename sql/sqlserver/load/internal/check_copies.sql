@@ -2,7 +2,6 @@
 -- params:   p_load_id nvarchar(400), p_run_number bigint
 -- returns:  nothing
 -- errors:   51012 a row was written twice and differs
--- locks:    none
 -- why:      two tries of a Spark task that computed different rows under the same ids cannot be
 --           distinguished, and a mixture of both would lose some rows and double others.
 create or alter procedure rowlease_internal.check_copies @p_load_id nvarchar(400), @p_run_number bigint

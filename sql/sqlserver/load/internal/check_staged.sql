@@ -2,7 +2,6 @@
 -- params:   p_load_id nvarchar(400), p_run_number bigint, p_kind nvarchar(max) (for rows that name none)
 -- returns:  nothing
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL016 bad headers
--- locks:    none
 -- why:      the table has no conditions, because a bulk copy passes over them.
 create or alter procedure rowlease_internal.check_staged
   @p_load_id nvarchar(400), @p_run_number bigint, @p_kind nvarchar(max)

@@ -2,11 +2,6 @@
 -- params:   p_stream_name nvarchar(400), p_query_id nvarchar(400) (null: the query is not known),
 --           p_batch_number bigint, p_is_enqueued bit output
 -- returns:  p_is_enqueued -- 1: it is
--- errors:   RL001 a wrong name or number, RL009 the stream belongs to another query
--- locks:    none
--- why:      Spark numbers the batches of a query from 0 and repeats only the last one. A new
---           checkpoint is a new query: its rows may be enqueued already, under other numbers. Where
---           one of the queries is not known, a number below the last one shows a new checkpoint.
 create or alter procedure rowlease_internal.check_stream
   @p_stream_name nvarchar(400), @p_query_id nvarchar(400), @p_batch_number bigint,
   @p_is_enqueued bit output

@@ -2,7 +2,6 @@
 -- params:   p_queue_name nvarchar(400), p_load_id nvarchar(400), p_run_number bigint,
 --           p_clamped bigint output
 -- returns:  p_clamped -- how many had a priority above the queue's maximum, to which it was lowered
--- errors:   none
 -- locks:    rows of Lane and LanePart above the maximum -- promote has locked the load and its writers
 -- why:      promote knows the numbers from LanePart. Rows are written only if the queue's maximum is
 --           below their priority, which writers avoid by clamping.

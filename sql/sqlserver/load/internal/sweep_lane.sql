@@ -1,7 +1,6 @@
 -- sweep_lane: delete rows of the lane that will never be promoted, and close loads that are used up.
 -- params:   p_limit int, p_dropped bigint output -- p_limit: how many rows of each run
 -- returns:  p_dropped -- how many rows were dropped
--- errors:   none
 -- locks:    rows of LanePart and Lane, skipping locked ones; rows of Load
 -- why:      rows belong to a load that is staged or promoted, or to no load any more: its run was
 --           superseded, or had no report for a day. A load gains no rows once it is promoted, so the

@@ -2,7 +2,6 @@
 -- params:   p_now datetime2(6), p_limit int, p_dropped bigint output -- p_limit: how many loads, and
 --           rows of each run
 -- returns:  p_dropped -- how many rows were dropped
--- errors:   none
 -- locks:    the locks of loads, without waiting; rows of load; rows of staging of those loads,
 --           skipping locked ones
 -- why:      a run is in the ledger before its rows are staged. So staged rows without a run there

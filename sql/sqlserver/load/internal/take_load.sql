@@ -4,9 +4,6 @@
 -- errors:   RL014 another run has taken the load over, or its run was ended, or it does not exist; 51012
 --           as take_lock
 -- locks:    the load's lock
--- why:      this is the only place where the run number is compared. Every routine that changes a
---           load starts here, so calls for one load run one after the other, and a superseded run
---           changes nothing.
 create or alter procedure rowlease_internal.take_load @p_load_id nvarchar(400), @p_run_number bigint
 as
 set nocount on;

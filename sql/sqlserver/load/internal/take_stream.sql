@@ -3,8 +3,6 @@
 -- returns:  nothing
 -- errors:   RL001, RL009 as check_stream, or the batch or a later one is enqueued; 51012 as take_lock
 -- locks:    the stream's lock; held to the caller's commit
--- why:      the row is kept until forget_stream, so that a batch is enqueued once, however late Spark
---           repeats it. The load of the batch is dropped earlier.
 create or alter procedure rowlease_internal.take_stream @p_load_id nvarchar(400), @p_now datetime2(6)
 as
 set nocount on;

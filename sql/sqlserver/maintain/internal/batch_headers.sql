@@ -2,9 +2,6 @@
 -- params:   p_headers nvarchar(max), p_batch_id nvarchar(100), p_num_complete bigint,
 --           p_num_failed bigint, p_num_cancelled bigint
 -- returns:  nvarchar(max)
--- errors:   none
--- locks:    none
--- why:      a task that waited for a batch reads its counts there, and needs no rights on the database.
 create or alter function rowlease_internal.batch_headers(
   @p_headers nvarchar(max), @p_batch_id nvarchar(100), @p_num_complete bigint, @p_num_failed bigint,
   @p_num_cancelled bigint

@@ -1,11 +1,7 @@
 -- begin_day: note the totals of queues that have none of this day, and drop those of long ago.
 -- params:   p_now datetime2(6), p_rows bigint output
 -- returns:  p_rows -- how many rows were added or dropped; 0 if another session folds counts
--- errors:   none
 -- locks:    the caller holds the lock of maintain; the counts' lock, without waiting; rows of QueueDay
--- why:      a day costs one row for each queue, and no completion pays for it. A new queue begins at 0,
---           so that what it finished before this call counts. Days are kept for as long as operations,
---           or as the history if that is longer.
 create or alter procedure rowlease_internal.begin_day @p_now datetime2(6), @p_rows bigint output
 as
 set nocount on;

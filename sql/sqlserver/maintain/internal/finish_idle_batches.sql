@@ -2,7 +2,6 @@
 -- params:   p_batch_id nvarchar(400) (null: every batch), p_now datetime2(6), p_limit int,
 --           p_finished bigint output
 -- returns:  p_finished -- how many batches were finished and requests made due
--- errors:   none
 -- locks:    the counts' lock, the locks of the batches, then those of the requests, without waiting;
 --           rows of batch, and of queue, skipping locked ones
 -- why:      a step of maintain and of finish_batches. One transaction makes the requests due and finishes the batch, so

@@ -1,7 +1,6 @@
 -- fold_depth: combine many rows of counts into few.
 -- params:   p_limit int, p_folded bigint output
 -- returns:  p_folded -- how many rows were folded; 0 if another session is reading or folding them
--- errors:   none
 -- locks:    the counts' lock, without waiting; rows of queue_depth, skipping locked ones; rows of batch
 -- why:      counts are appended so that no transaction waits for a counter; this routine adds them
 --           up, also those of batches. The sum of a row of counts is above 0 if it enqueued requests,

@@ -4,7 +4,6 @@
 -- returns:  p_corrected -- how many counts were wrong and how many requests were blocked by
 --           mistake
 -- errors:   51012 as take_lock
--- locks:    as correct_counts and free_groups
 -- why:      rows may have been changed by hand. If the counts of a queue show few requests, its
 --           rows are counted. In a larger queue, this routine notices a count below 0, a count
 --           without a request and a request without a count; other mistakes are found when the

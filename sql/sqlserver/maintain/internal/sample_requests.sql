@@ -2,8 +2,6 @@
 -- params:   p_queue_name nvarchar(400), p_limit int -- the number of requests to read from each
 --           index
 -- returns:  priority smallint, status varchar(10), request_id bigint
--- errors:   none
--- locks:    none
 -- why:      no index covers a whole queue, because every request would pay for it; the partial
 --           indexes together cover the queue.
 create or alter function rowlease_internal.sample_requests(

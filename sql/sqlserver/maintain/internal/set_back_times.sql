@@ -1,12 +1,6 @@
 -- set_back_times: set back times that are in the future because the clock was set back.
 -- params:   p_now datetime2(6), p_changed bigint output
 -- returns:  p_changed -- how many rows were changed
--- errors:   none
--- locks:    rows of worker, queue_waiter and rate_start, skipping locked ones; as end_delays
--- why:      a step of maintain. A worker that is dead would seem alive, a producer that is gone would keep
---           its place in line, and a queue with a rate would start nothing, until the clock has caught
---           up. Sessions read the clock at different moments, so 10 s are allowed. What started before
---           the step does not count any more.
 create or alter procedure rowlease_internal.set_back_times @p_now datetime2(6), @p_changed bigint output
 as
 set nocount on;

@@ -1,12 +1,6 @@
 -- sweep_attempts: drop attempts whose request is gone.
 -- params:   p_now datetime2(6), p_limit int, p_dropped bigint output
 -- returns:  p_dropped -- how many were dropped
--- errors:   none
--- locks:    rows of attempt, exclusive, skipping locked ones
--- why:      an attempt is checked at its expires_time. If its request is still in queue, the next
---           check is a day later. If it is in the history, the next check is at the end of its
---           retention. So a request that finishes after a day costs two checks, and a dead letter
---           costs one a day.
 create or alter procedure rowlease_internal.sweep_attempts
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
 as

@@ -1,9 +1,7 @@
 -- sweep_operations: drop operations 90 days after their last step.
 -- params:   p_now datetime2(6), p_limit int, p_dropped bigint output
 -- returns:  p_dropped -- how many were dropped
--- errors:   none
 -- locks:    rows of requeued and operation, exclusive, skipping locked ones
--- why:      90 days answer most questions about who did what; copy the rows to keep them for longer.
 create or alter procedure rowlease_internal.sweep_operations
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
 as

@@ -1,8 +1,6 @@
 -- sweep_progress: drop the progress of attempts that have ended.
 -- params:   p_limit int, p_dropped bigint output
 -- returns:  p_dropped -- how many rows were dropped
--- errors:   none
--- locks:    rows of progress, exclusive, skipping locked ones
 -- why:      the read looks at all rows, which are about as many as the running requests that report,
 --           and keeps no locks. A later attempt that has reported meanwhile has another token.
 create or alter procedure rowlease_internal.sweep_progress @p_limit int, @p_dropped bigint output

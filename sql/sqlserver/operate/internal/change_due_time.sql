@@ -1,8 +1,6 @@
 -- change_due_time: give waiting requests another due time.
 -- params:   p_request_ids nvarchar(max), p_now datetime2(6), p_due_time datetime2(6) (now or earlier: now)
 -- returns:  nothing
--- errors:   none
--- locks:    none: the caller has locked the rows
 -- why:      a request that is already due keeps its place if it is due now.
 create or alter procedure rowlease_internal.change_due_time
   @p_request_ids nvarchar(max), @p_now datetime2(6), @p_due_time datetime2(6)

@@ -1,8 +1,6 @@
 -- change_priority: give requests another priority, at most the maximum of their queue.
 -- params:   p_request_ids nvarchar(max), p_priority int
 -- returns:  nothing
--- errors:   none
--- locks:    none: the caller has locked the rows and the settings
 -- why:      counts are kept per priority, so they move with the requests.
 create or alter procedure rowlease_internal.change_priority @p_request_ids nvarchar(max), @p_priority int
 as

@@ -1,9 +1,6 @@
 -- check_filter: refuse a filter of requests that is wrong.
 -- params:   p_filter nvarchar(max)
 -- returns:  nothing
--- errors:   RL001 an unknown key, or a wrong value
--- locks:    none
--- why:      a misspelt key must not select every request.
 create or alter procedure rowlease_internal.check_filter @p_filter nvarchar(max)
 as
 set nocount on;

@@ -3,8 +3,6 @@
 -- returns:  p_copied -- a JSON array with an object for each of them that is finished: request_id,
 --           new_request_id, outcome -- 'ok' | 'duplicate' | 'not_found' (its payload was not kept,
 --           or its queue was deleted)
--- errors:   as enqueue_many
--- locks:    as enqueue_many, queue by queue in the order of names; rows of requeued are only added
 -- why:      a new request has a place, a capacity and a dedup key like any other, so it is admitted and
 --           added as enqueue_many does.
 create or alter procedure rowlease_internal.copy_finished

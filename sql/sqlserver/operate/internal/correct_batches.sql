@@ -2,11 +2,7 @@
 -- params:   p_corrected xml output
 -- returns:  p_corrected -- the wrong counts, as a JSON array of objects: batch_id, counter
 --           ('batch_requests', 'batch_live', 'batch_complete' or 'batch_failed'), was, actual; null: none
--- errors:   none
 -- locks:    rows of batch; the caller has locked the counts and, without row versions, the queue
--- why:      one statement counts the rows and adds up the counts, as correct_counts does, and changes a
---           batch by the difference. The history tells how many are complete, as long as it keeps them;
---           it is read only for batches whose other counts are wrong. The rest was cancelled.
 create or alter procedure rowlease_internal.correct_batches @p_corrected xml output
 as
 set nocount on;

@@ -2,7 +2,6 @@
 -- params:   p_resource_type nvarchar(60) (KEY or APPLICATION), p_message nvarchar(4000) output
 -- returns:  p_message -- null: there is no such session
 -- errors:   297, 300 the caller may not see the server's state
--- locks:    none
 -- why:      if there are several sessions, it describes the one with the oldest transaction. SQL
 --           Server does not document how to find the row of a lock.
 create or alter procedure rowlease_internal.describe_session

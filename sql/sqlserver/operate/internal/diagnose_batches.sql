@@ -1,8 +1,6 @@
 -- diagnose_batches: find batches that cannot end; a part of diagnose.
 -- params:   p_limit int, p_findings xml output -- p_limit: if there are more requests, they are not counted
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
--- errors:   none
--- locks:    none
 -- why:      a batch whose counts are wrong, or whose requests are in a queue that does not exist, is not
 --           finished. Batches that wait for each other are found by leaving out those that wait for
 --           none, or that none waits for, until no more can be left out. Of the waits it reads 10,000.

@@ -1,8 +1,6 @@
 -- diagnose_counts: find queues whose counts differ from their rows; a part of diagnose.
 -- params:   p_limit int, p_findings xml output -- p_limit: a queue with more requests than this is not counted
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
--- errors:   none
--- locks:    none
 -- why:      as recount_queues, it does nothing without READ_COMMITTED_SNAPSHOT, where it would not see
 --           rows and counts of one moment. It changes nothing.
 create or alter procedure rowlease_internal.diagnose_counts @p_limit int, @p_findings xml output

@@ -3,7 +3,6 @@
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   51012 as take_lock
 -- locks:    the counts' lock, shared, while they are read
--- why:      old dead letters are known. Counts are compared, so that no request is read.
 create or alter procedure rowlease_internal.diagnose_dead_letters
   @p_now datetime2(6), @p_findings xml output
 as

@@ -1,9 +1,6 @@
 -- diagnose_maintain: find steps of the housekeeping that fail; a part of diagnose.
 -- params:   p_findings xml output
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
--- errors:   none
--- locks:    none
--- why:      maintain goes on with its other steps, so nothing else would show the failure.
 create or alter procedure rowlease_internal.diagnose_maintain @p_findings xml output
 as
 set nocount on;

@@ -3,9 +3,6 @@
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
 -- errors:   51012 as sum_depth
 -- locks:    the counts' lock, shared, while they are read
--- why:      a request that waits is old after an hour. It is stuck if it has waited for more than a
---           minute although, at this moment, a live worker has free slots and the in-flight limit has
---           room. Without a live worker it is not old: diagnose_workers names the cause.
 create or alter procedure rowlease_internal.diagnose_queues @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;

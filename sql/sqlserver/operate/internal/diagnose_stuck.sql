@@ -1,8 +1,6 @@
 -- diagnose_stuck: find leases, gates, groups, schedules and loads that do not move; a part of diagnose.
 -- params:   p_now datetime2(6), p_findings xml output
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
--- errors:   none
--- locks:    none
 -- why:      claims and maintain break leases and unblock groups within seconds, so after 10 s nobody
 --           does. Of the requests with a group, it reads 10,000. Every claim locks a gate for a
 --           moment, so it looks twice.

@@ -1,10 +1,6 @@
 -- diagnose_workers: find requests that no worker may claim; a part of diagnose.
 -- params:   p_now datetime2(6), p_findings xml output
 -- returns:  p_findings -- a JSON array of objects: finding, subject, message, action; null: none
--- errors:   none
--- locks:    none
--- why:      it looks at the kinds of the first requests of each queue, and at those that workers have
---           declined within a minute.
 create or alter procedure rowlease_internal.diagnose_workers @p_now datetime2(6), @p_findings xml output
 as
 set nocount on;

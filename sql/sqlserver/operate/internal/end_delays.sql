@@ -1,7 +1,6 @@
 -- end_delays: make requests due that wait for the rate of their group, if the rate has changed.
 -- params:   p_queue_name nvarchar(400), p_was varchar(30) (the rate before)
 -- returns:  nothing
--- errors:   none
 -- locks:    rows of queue, exclusive, one by one, skipping locked ones
 -- why:      when the rate changes, the next claim decides again. Such a request is due when a start of
 --           its group leaves the period.

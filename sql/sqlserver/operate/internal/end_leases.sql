@@ -1,11 +1,7 @@
 -- end_leases: end the leases of running requests, for an operator.
 -- params:   p_request_ids nvarchar(max), p_groups nvarchar(max), p_now datetime2(6)
 -- returns:  nothing
--- errors:   none
 -- locks:    as trim_attempts and unblock_groups; the caller has locked the rows and their groups
--- why:      as break_expired, with two differences. It does not count as a crash, because no worker
---           died. The token is raised at once, so that every report with the old token is refused.
---           The attempt counts if it had started.
 create or alter procedure rowlease_internal.end_leases
   @p_request_ids nvarchar(max), @p_groups nvarchar(max), @p_now datetime2(6)
 as

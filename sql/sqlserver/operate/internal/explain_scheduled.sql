@@ -3,9 +3,6 @@
 --           p_message nvarchar(4000) output
 -- returns:  in p_reason 'batch' | 'unknown_kind' | 'consumer_priority' | 'snoozed' | 'rate' | 'scheduled', in
 --           p_message a sentence
--- errors:   none
--- locks:    none
--- why:      a request of an unknown kind is due again within 30 s, each time it was declined.
 create or alter procedure rowlease_internal.explain_scheduled
   @p_request_id bigint, @p_now datetime2(6), @p_reason varchar(20) output,
   @p_message nvarchar(4000) output

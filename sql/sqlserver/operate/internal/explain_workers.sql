@@ -4,10 +4,6 @@
 -- returns:  p_reason -- null: a worker may claim them; 'no_worker' | 'unknown_kind' |
 --           'consumer_priority', p_message -- without a reason, the worker whose consumer priority
 --           goes before others, or null
--- errors:   none
--- locks:    none
--- why:      a worker that goes first by its consumer priority declines a kind that it does not know,
---           and the request waits for the same worker again.
 create or alter procedure rowlease_internal.explain_workers
   @p_queue_name nvarchar(100), @p_kind nvarchar(200), @p_now datetime2(6),
   @p_reason varchar(20) output, @p_message nvarchar(4000) output

@@ -4,8 +4,6 @@
 --           look at), p_found xml output, p_next bigint output
 -- returns:  p_found -- the ids, as a JSON array; null: none; p_next -- where the next call continues;
 --           null: there are no more
--- errors:   none
--- locks:    none
 -- why:      few filters have an index, so a call reads at most p_look requests of each table, and the
 --           next call continues below them. The statuses of the filter decide which tables are read.
 --           Ids have an index of their own, and so have dead letters and running requests, if the

@@ -1,10 +1,6 @@
 -- free_groups: unblock the first request of each group from which an earlier request was deleted by hand.
 -- params:   p_queue_name nvarchar(400) (null: every queue), p_corrected xml output
 -- returns:  p_corrected -- how many were unblocked, by queue and priority, as correct_counts; null: none
--- errors:   none
--- locks:    rows of queue, exclusive, skipping locked ones
--- why:      the routines unblock the next request when they remove one (unblock_groups); a DELETE
---           or UPDATE by hand does not. A claim checks the group again.
 create or alter procedure rowlease_internal.free_groups @p_queue_name nvarchar(400), @p_corrected xml output
 as
 set nocount on;

@@ -1,10 +1,6 @@
 -- left_to_batches: find the requests that an operation leaves alone because they wait for a batch.
 -- params:   p_verb nvarchar(max), p_filter nvarchar(max), p_request_ids nvarchar(max)
 -- returns:  request_id bigint
--- errors:   none
--- locks:    none
--- why:      to reschedule such a request makes it run before its batch has ended. That is done to
---           requests that are named by id, but not to those that a filter happens to select.
 create or alter function rowlease_internal.left_to_batches(
   @p_verb nvarchar(max), @p_filter nvarchar(max), @p_request_ids nvarchar(max))
 returns table

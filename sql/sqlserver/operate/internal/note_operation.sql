@@ -3,10 +3,6 @@
 --           nvarchar(max), p_now datetime2(6), p_finished bit (1: it has only one step),
 --           p_operation_id bigint output
 -- returns:  p_operation_id -- the operation's id
--- errors:   none
--- locks:    none
--- why:      the login is read from the session, because a caller cannot forge it. The actor is a name
---           that the calling program passes, such as the user of a dashboard.
 create or alter procedure rowlease_internal.note_operation
   @p_verb nvarchar(max), @p_filter nvarchar(max), @p_arguments nvarchar(max), @p_actor nvarchar(max),
   @p_now datetime2(6), @p_finished bit, @p_operation_id bigint output

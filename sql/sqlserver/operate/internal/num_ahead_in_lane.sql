@@ -1,9 +1,6 @@
 -- num_ahead_in_lane: count the requests of a queue's lane that go before a waiting request.
 -- params:   p_request_id bigint, p_load_id nvarchar(400), p_queue_name nvarchar(400), p_priority int,
 --           p_due_time datetime2(6), p_most int (count no more)
--- returns:  bigint
--- errors:   none
--- locks:    none
 -- why:      each part of a load that goes first is a range of the lane's key. The range of the part
 --           that the request itself is in ends there.
 create or alter function rowlease_internal.num_ahead_in_lane(

@@ -2,7 +2,6 @@
 -- params:   p_request_id bigint, p_queue_name nvarchar(400) (null: look at no gate),
 --           p_message nvarchar(4000) output
 -- returns:  p_message -- null: neither is locked
--- errors:   none
 -- locks:    none; rows that others have locked are skipped
 -- why:      if a row exists but a read with READPAST skips it, the row is locked. Every claim
 --           locks rows for a moment, so explain checks twice.

@@ -1,9 +1,6 @@
 -- would_be: find the outcome that an operation would have for each request; the dry run of operate.
 -- params:   p_verb nvarchar(max), p_request_ids nvarchar(max)
 -- returns:  request_id bigint, outcome varchar(20) -- as of operate
--- errors:   none
--- locks:    none
--- why:      a dry run must not hold up workers, so it locks and writes nothing.
 create or alter function rowlease_internal.would_be(@p_verb nvarchar(max), @p_request_ids nvarchar(max))
 returns table
 as
