@@ -83,11 +83,24 @@ def empty(server_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def fresh(server_dsn: str) -> Iterator[dict[str, str]]:
-    """The schema that an empty database gets."""
+def first(server_dsn: str) -> Iterator[str]:
+    """The name of a database that was empty and is migrated, to be copied."""
     with scratch_database(server_dsn) as name:
         migrate(in_database(server_dsn, name))
-        yield snapshot(in_database(server_dsn, name))
+        yield name
+
+
+@pytest.fixture(scope="module")
+def fresh(server_dsn: str, first: str) -> dict[str, str]:
+    """The schema that an empty database gets."""
+    return snapshot(in_database(server_dsn, first))
+
+
+@pytest.fixture
+def migrated(server_dsn: str, first: str) -> Iterator[str]:
+    """A migrated database of the test's own."""
+    with scratch_database(server_dsn, first) as name:
+        yield in_database(server_dsn, name)
 
 
 @pytest.fixture
@@ -241,34 +254,32 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_check_names_every_kind_of_difference(change: str, empty: str) -> None:
-    migrate(empty)
-    assert engine_of(empty).schema_differences() == []
-    run(empty, change)
+def test_the_check_names_every_kind_of_difference(change: str, migrated: str) -> None:
+    assert engine_of(migrated).schema_differences() == []
+    run(migrated, change)
     name, wanted, found = CHANGES[change]
-    (one,) = (one for one in engine_of(empty).schema_differences() if one.object == name)
+    (one,) = (one for one in engine_of(migrated).schema_differences() if one.object == name)
     for part, definition in ((wanted, one.expected), (found, one.found)):
         assert (part is None) == (definition is None)
         assert part is None or part in (definition or "")
     assert one.expected != one.found
     if one.advice.startswith("drop it, delete"):
         schema, table, trigger = name.removeprefix("trigger ").split(".")
-        run(empty, f"drop trigger {trigger} on {schema}.{table}")
+        run(migrated, f"drop trigger {trigger} on {schema}.{table}")
     if "run `rowlease migrate`" in one.advice:
-        run(empty, "delete from rowlease.schema_info")
-        migrate(empty)
-        assert name not in [one.object for one in engine_of(empty).schema_differences()]
+        run(migrated, "delete from rowlease.schema_info")
+        migrate(migrated)
+        assert name not in [one.object for one in engine_of(migrated).schema_differences()]
 
 
-def test_the_command_prints_each_difference_and_what_to_do(empty: str) -> None:
-    migrate(empty)
-    command = ["--check", "--dsn", empty]
+def test_the_command_prints_each_difference_and_what_to_do(migrated: str) -> None:
+    command = ["--check", "--dsn", migrated]
     unchanged = CliRunner().invoke(migrate_command, command)
     assert (unchanged.exit_code, unchanged.output.count("\n")) == (0, 1)
     assert unchanged.output.endswith(": no differences from this release\n")
-    run(empty, "drop index rowlease.queue_failed")
-    run(empty, "create index mine on rowlease.queue (kind)")
-    run(empty, "alter table rowlease.load alter column past_runs type varchar(9)")
+    run(migrated, "drop index rowlease.queue_failed")
+    run(migrated, "create index mine on rowlease.queue (kind)")
+    run(migrated, "alter table rowlease.load alter column past_runs type varchar(9)")
     done = CliRunner().invoke(migrate_command, command)
     assert done.exit_code == 1
     lines = done.output.splitlines()
@@ -301,12 +312,11 @@ select format('create or replace view %s as %s', oid::regclass, pg_get_viewdef(o
 """
 
 
-def test_a_restored_dump_has_no_differences(empty: str) -> None:
+def test_a_restored_dump_has_no_differences(migrated: str) -> None:
     """A dump has the definitions that the server prints, which may not be those that it read."""
-    migrate(empty)
-    for (definition,) in run(empty, PRINTED):
-        run(empty, definition)
-    assert engine_of(empty).schema_differences() == []
+    for (definition,) in run(migrated, PRINTED):
+        run(migrated, definition)
+    assert engine_of(migrated).schema_differences() == []
 
 
 def test_a_database_of_another_revision_is_not_compared(empty: str) -> None:
@@ -327,12 +337,11 @@ def test_migrating_again_changes_nothing(empty: str) -> None:
     assert snapshot(empty) == before
 
 
-def test_requests_survive_another_migrate(empty: str) -> None:
-    migrate(empty)
-    run(empty, "select * from rowlease.enqueue('default', 'x')")
-    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
-    assert migrate(empty).changed
-    assert run(empty, "select kind, status from rowlease.queue") == [("x", "Pending")]
+def test_requests_survive_another_migrate(migrated: str) -> None:
+    run(migrated, "select * from rowlease.enqueue('default', 'x')")
+    run(migrated, "update rowlease.schema_info set routines_hash = 'other'")
+    assert migrate(migrated).changed
+    assert run(migrated, "select kind, status from rowlease.queue") == [("x", "Pending")]
 
 
 def test_migrates_at_once_take_turns(empty: str) -> None:
@@ -375,71 +384,66 @@ def test_a_routine_that_left_sql_is_dropped(
 
 
 def test_nothing_is_applied_when_one_file_is_broken(
-    empty: str, tmp_path: Path, with_scripts: Callable[[list[Routine]], None]
+    migrated: str, tmp_path: Path, with_scripts: Callable[[list[Routine]], None]
 ) -> None:
-    migrate(empty)
-    before = snapshot(empty)
+    before = snapshot(migrated)
     file = tmp_path / "old_routine.sql"
     file.write_text(OLD_ROUTINE.replace("return 1", "return nonsense"))
     with_scripts([*all_files("postgresql"), read_routine(file)])
     with pytest.raises(StoreError, match="nonsense") as raised:
-        migrate(empty)
+        migrate(migrated)
     assert isinstance(raised.value.__cause__, psycopg.Error)
-    assert snapshot(empty) == before
+    assert snapshot(migrated) == before
 
 
 def test_a_body_that_was_edited_by_hand_comes_back_with_the_next_version(
-    empty: str, fresh: dict[str, str]
+    migrated: str, fresh: dict[str, str]
 ) -> None:
-    migrate(empty)
     edited = (
         "create or replace function rowlease.now() returns timestamptz return current_timestamp"
     )
-    run(empty, edited)
-    assert not migrate(empty).changed, "the files are what was applied last"
-    assert snapshot(empty) != fresh
-    run(empty, "update rowlease.schema_info set routines_hash = 'an older version'")
-    assert migrate(empty).changed
-    assert snapshot(empty) == fresh
+    run(migrated, edited)
+    assert not migrate(migrated).changed, "the files are what was applied last"
+    assert snapshot(migrated) != fresh
+    run(migrated, "update rowlease.schema_info set routines_hash = 'an older version'")
+    assert migrate(migrated).changed
+    assert snapshot(migrated) == fresh
 
 
 def test_a_new_table_gets_its_owner_and_grants_although_no_routine_changed(
-    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    migrated: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(empty)
     newer = tmp_path / "migrations"
     shutil.copytree(packaged_folder("migrations"), newer)
     (newer / "versions" / "next.py").write_text(NEXT_REVISION)
     monkeypatch.setattr(revisions_module, "packaged_folder", lambda folder: newer)
-    done = migrate(empty)
+    done = migrate(migrated)
     assert (done.from_revision, done.to_revision, done.changed) == (HEAD, "next", True)
     assert run(
-        empty,
+        migrated,
         "select pg_get_userbyid(relowner), has_table_privilege('rowlease_reader', oid, 'select')"
         " from pg_class where oid = 'rowlease.added'::regclass",
     ) == [("rowlease_owner", True)]
 
 
-def test_a_newer_schema_that_this_release_works_with_is_left_alone(empty: str) -> None:
-    migrate(empty)
-    run(empty, NEWER)
-    before = snapshot(empty)
-    done = migrate(empty)
+def test_a_newer_schema_that_this_release_works_with_is_left_alone(migrated: str) -> None:
+    run(migrated, NEWER)
+    before = snapshot(migrated)
+    done = migrate(migrated)
     assert (done.to_revision, done.changed, done.newer) == ("9999", False, True)
-    assert snapshot(empty) == before
-    with closing(open_store(empty)) as store:
+    assert snapshot(migrated) == before
+    with closing(open_store(migrated)) as store:
         store.check_schema()
 
 
-def test_a_newer_schema_that_this_release_does_not_work_with_is_refused(empty: str) -> None:
-    migrate(empty)
-    run(empty, NEWER)
-    run(empty, "update rowlease.schema_info set oldest_client = '9999'")
-    before = snapshot(empty)
+def test_a_newer_schema_that_this_release_does_not_work_with_is_refused(migrated: str) -> None:
+    run(migrated, NEWER)
+    run(migrated, "update rowlease.schema_info set oldest_client = '9999'")
+    before = snapshot(migrated)
     with pytest.raises(SchemaMismatch, match="schema 9999, which works with releases of schema"):
-        migrate(empty)
-    assert snapshot(empty) == before
-    with closing(open_store(empty)) as store, pytest.raises(SchemaMismatch, match="install a"):
+        migrate(migrated)
+    assert snapshot(migrated) == before
+    with closing(open_store(migrated)) as store, pytest.raises(SchemaMismatch, match="install a"):
         store.check_schema()
 
 
@@ -453,12 +457,11 @@ def test_a_checkout_that_was_never_installed_is_not_older_than_any_release(
 
 @pytest.mark.parametrize(("release", "changed"), [("99.0.0", False), ("0.0.9", True)])
 def test_routines_of_a_newer_release_are_left_alone(
-    release: str, changed: bool, empty: str
+    release: str, changed: bool, migrated: str
 ) -> None:
     """A pod of the last release that restarts in the middle of a roll-out runs `migrate`, too."""
-    migrate(empty)
-    run(empty, f"update rowlease.schema_info set release = '{release}', routines_hash = 'other'")
-    assert migrate(empty).changed == changed
+    run(migrated, f"update rowlease.schema_info set release = '{release}', routines_hash = 'other'")
+    assert migrate(migrated).changed == changed
 
 
 def test_the_script_for_a_dba_makes_the_fresh_schema(empty: str, fresh: dict[str, str]) -> None:
@@ -471,35 +474,32 @@ def test_the_script_for_a_dba_makes_the_fresh_schema(empty: str, fresh: dict[str
 
 
 def test_the_script_for_a_dba_replaces_the_routines_of_another_release(
-    empty: str, fresh: dict[str, str]
+    migrated: str, fresh: dict[str, str]
 ) -> None:
-    migrate(empty)
-    run(empty, "create function rowlease.old_routine() returns integer language sql return 1")
-    run(empty, "create or replace function rowlease.now() returns timestamptz return now()")
-    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
-    run(empty, engine_of(empty).migration_sql())
-    assert snapshot(empty) == fresh
+    run(migrated, "create function rowlease.old_routine() returns integer language sql return 1")
+    run(migrated, "create or replace function rowlease.now() returns timestamptz return now()")
+    run(migrated, "update rowlease.schema_info set routines_hash = 'other'")
+    run(migrated, engine_of(migrated).migration_sql())
+    assert snapshot(migrated) == fresh
 
 
-def test_the_script_for_a_dba_does_not_wait_long_for_a_table(empty: str) -> None:
-    migrate(empty)
-    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
-    script = engine_of(empty).migration_sql()
-    with psycopg.connect(empty) as backup:
+def test_the_script_for_a_dba_does_not_wait_long_for_a_table(migrated: str) -> None:
+    run(migrated, "update rowlease.schema_info set routines_hash = 'other'")
+    script = engine_of(migrated).migration_sql()
+    with psycopg.connect(migrated) as backup:
         backup.execute("lock rowlease.schema_info")
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            run(empty, script)
+            run(migrated, script)
 
 
-def test_new_routines_wait_for_no_reader_or_writer_of_a_table(empty: str) -> None:
-    migrate(empty)
-    run(empty, "update rowlease.schema_info set routines_hash = 'other'")
+def test_new_routines_wait_for_no_reader_or_writer_of_a_table(migrated: str) -> None:
+    run(migrated, "update rowlease.schema_info set routines_hash = 'other'")
     tables = "select string_agg(oid::regclass::text, ', ') from pg_class"
     ours = "relnamespace in ('rowlease'::regnamespace, 'rowlease_internal'::regnamespace)"
-    with psycopg.connect(empty) as others:
-        ((names,),) = run(empty, f"{tables} where relkind in ('r', 'p') and {ours}")
+    with psycopg.connect(migrated) as others:
+        ((names,),) = run(migrated, f"{tables} where relkind in ('r', 'p') and {ours}")
         others.execute(f"lock {names} in row exclusive mode")
-        run(empty, engine_of(empty).migration_sql())
+        run(migrated, engine_of(migrated).migration_sql())
 
 
 def test_a_standby_or_read_only_database_is_an_error_of_one_sentence(empty: str) -> None:
