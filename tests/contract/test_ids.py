@@ -166,3 +166,16 @@ def test_doctor_names_a_sequence_that_has_few_ids_left(store: PostgresSession) -
         store.execute(found.action.partition(": ")[2])
         assert [one for one in store.diagnose() if one.finding == "ids"] == []
     assert store.put() == [last + 1]
+
+
+@postgresql
+@pytest.mark.parametrize("sequence", ["operation_operation_id_seq", "queue_waiter_waiter_id_seq"])
+def test_doctor_names_every_sequence_that_has_few_ids_left(
+    store: PostgresSession, sequence: str
+) -> None:
+    store.execute(f"select setval('rowlease.{sequence}', {2**62})")
+    (found,) = store.diagnose()
+    assert (found.finding, found.subject) == ("ids", f"rowlease.{sequence}")
+    assert "after 9223372036854775807 it hands out none" in found.message
+    store.execute(found.action.partition(": ")[2])
+    assert store.diagnose() == []
