@@ -89,10 +89,10 @@ def test_a_user_who_may_not_compare_the_schema_learns_why(
 ) -> None:
     """Only SQL Server hides definitions."""
 
-    def refused(dsn: str) -> None:
+    def refused(_: object) -> None:
         raise AccessDenied("the user cannot see all definitions; grant it VIEW DEFINITION")
 
-    monkeypatch.setattr("rowlease.doctor.schema_differences", refused)
+    monkeypatch.setattr("rowlease.store.postgresql.engine.PostgreSQL.schema_differences", refused)
     (found,) = examine(dsn)
     assert (found.finding, found.subject) == ("drift", "the schema")
     assert found.message == "the schema was not compared with this release"
