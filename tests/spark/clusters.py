@@ -75,10 +75,18 @@ class Driver:
 
     def start(self, tasks: str | None, dsn: str, **arguments: Any) -> None:
         """Have it call `work`."""
-        given = {"tasks": tasks, "dsn": dsn, **arguments}
+        self._ask({"tasks": tasks, "dsn": dsn, **arguments})
+
+    def _ask(self, given: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(given) + "\n")
         self._process.stdin.flush()
+
+    def load(self, way: str, dsn: str, rows: int) -> dict[str, int]:
+        """Have it enqueue rows, and read the requests back; their number by status."""
+        self._ask({"way": way, "dsn": dsn, "rows": rows})
+        found: dict[str, int] = self.answer()["statuses"]
+        return found
 
     def work(self, *arguments: Any, **others: Any) -> dict[str, Any]:
         """Have it call `work`, and wait for what that returns or raises."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+import rowlease.spark
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.model import NewRequest
@@ -66,6 +67,13 @@ def complete(sql: Sql) -> tuple[int, int]:
 def statuses(sql: Sql) -> dict[str, int]:
     """The requests in the queue."""
     return dict(sql("select status, count(*) from rowlease.queue group by status"))
+
+
+@pytest.mark.parametrize("way", ["enqueue", "format"])
+def test_executors_enqueue_and_read_back(two_executors: Driver, dsn: str, way: str) -> None:
+    if way == "format" and rowlease.spark._is_older(4, 1):
+        pytest.skip(f'format("rowlease") needs PySpark 4.1; this is {rowlease.spark.PYSPARK}')
+    assert two_executors.load(way, dsn, 1000) == {"Pending": 1000}
 
 
 def test_a_queue_is_drained_by_all_executors(
