@@ -116,8 +116,9 @@ def test_a_broken_constraint_may_have_its_own_meaning(
     [
         ("", "failed: FATAL:  no such user", f"the database at {WHERE} refuses the connection: no "
          "such user"),
-        ("28P01", "FATAL: no such user", f"the database at {WHERE} refuses the connection: no such "
-         "user"),
+        ("28P01", 'failed: FATAL:  password authentication failed for user "a"', f"the database at "
+         f'{WHERE} refuses the login: password authentication failed for user "a"; check the user '
+         "and the password of the DSN"),
         ("", "FATAL: sorry, too many clients already", f"the database at {WHERE} accepts no more "
          "connections: sorry, too many clients already"),
         ("", "server closed the connection", f"cannot reach the database at {WHERE}: server closed "
@@ -129,7 +130,8 @@ def test_the_error_says_why_there_is_no_connection(state: str, text: str, senten
         postgresql.our_error(psycopg.OperationalError(text), WHERE),
         engine_of(DSN).jdbc_error(state, 0, text),
     ):
-        assert (type(found), str(found)) == (StoreUnavailable, sentence)
+        kind = AccessDenied if "refuses the login" in sentence else StoreUnavailable
+        assert (type(found), str(found)) == (kind, sentence)
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,15 @@ insert into @kinds (QueueName, Kind, UnknownSince, DelayMs, Verdict)
 select k.queue_name, k.kind, k.unknown_since, k.delay_ms, k.verdict
   from rowlease_internal.unknown_kinds(@done, @now) as k;
 update u set UnknownSince = k.UnknownSince, DeclinedTime = @now
-  from rowlease.UnknownKind as u
-  join @kinds as k on k.QueueName = u.QueueName and k.Kind = u.Kind;
+  from @kinds as k
+ inner join rowlease.UnknownKind as u with (index (unknown_kind_pkey), forceseek, rowlock)
+         on u.QueueName = k.QueueName and u.Kind = k.Kind
+option (loop join, force order, maxdop 1);
 insert into rowlease.UnknownKind (QueueName, Kind, UnknownSince, DeclinedTime)
 select k.QueueName, k.Kind, k.UnknownSince, @now
   from @kinds as k
  where not exists (select 1 from rowlease.UnknownKind as u
+                     with (forceseek (unknown_kind_pkey (QueueName, Kind)))
                     where u.QueueName = k.QueueName and u.Kind = k.Kind);
 insert into @judged (RequestId, IsDead, CancelRequested, DelayMs, Error)
 select q.RequestId, case when k.Verdict is not null and q.CancelRequested = 0 then 1 else 0 end,

@@ -26,10 +26,11 @@ if @@rowcount = 0
   values (@p_worker_id, @p_host, @p_pid, @p_version, @p_queue_names, @p_slots, @p_busy,
           @p_consumer_priority, @p_kinds, @now, @now);
 delete from rowlease.UnknownKind
-  from rowlease.UnknownKind with (updlock, readpast, rowlock)
+  from rowlease.UnknownKind with (index (unknown_kind_pkey), forceseek, updlock, readpast, rowlock)
  where QueueName in (select n.value collate Latin1_General_100_BIN2 from openjson(@p_queue_names) as n)
    and (@p_kinds is null
-        or Kind in (select n.value collate Latin1_General_100_BIN2 from openjson(@p_kinds) as n));
+        or Kind in (select n.value collate Latin1_General_100_BIN2 from openjson(@p_kinds) as n))
+option (loop join, force order, maxdop 1);
 if @p_consumer_priority <> 0
   update rowlease.QueueSettings set ConsumerPriorities = 1
    where ConsumerPriorities = 0

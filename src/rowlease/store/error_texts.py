@@ -101,6 +101,9 @@ LOST = Entry(
     ),
     "cannot reach the database at {where}: {text}; check the DSN and that the server is up",
 )  # fmt: skip
+LOGIN = (
+    "the database at {where} refuses the login: {text}; check the user and the password of the DSN"
+)
 DENIED = "{text} at {where}; grant its user {roles}"
 ROLES = ["rowlease_producer", "rowlease_worker", "rowlease_operator", "rowlease_reader"]
 
@@ -216,12 +219,12 @@ ERROR_TEXTS = (
         "arithabort, concat_null_yields_null on; set numeric_roundabort off",
     ),
     # A login that is refused stays refused: the password is wrong, or it is locked, disabled or
-    # expired.
+    # expired. A worker that had been let in before tries for another minute.
     Entry(
         AccessDenied,
-        (18452, 18456, 18470, 18486, 18487, 18488),
-        "the database at {where} refuses the login: {text}; check the user and the password of the "
-        "DSN",
+        ("28P01", 18452, 18456, 18470, 18486, 18487, 18488),
+        LOGIN,
+        LOGIN,
     ),
     # Whoever owns the schema decides what its routines do, with the rights of their caller.
     Entry(

@@ -30,6 +30,7 @@ LARGE = {"queue", "queuehistory", "queuedepth", "staging", "lane", "enqueuerecei
 #: Tables with rows of many requests, of which no statement of a worker may scan anything, either.
 SOUGHT = LARGE | {
     "lanepart", "attempt", "operation", "requeued", "batch", "batchwait", "progress", "ratestart",
+    "unknownkind",
 }  # fmt: skip
 #: Folders in which each look at those tables is a seek of a named index, too; but a receipt is
 #: looked up by its key, which is all the query has.
@@ -43,7 +44,9 @@ READ_WHOLE = {
     ("due_steps", "queuedepth"), ("advance_ids", "lanepart"),
 }  # fmt: skip
 #: Routines that change all counts of a queue, or look at all parts of the lane, and the table.
-CHANGED_WHOLE = {("delete_queue", "queuedepth"), ("sweep_lane", "lanepart")}
+CHANGED_WHOLE = {
+    ("delete_queue", "queuedepth"), ("delete_queue", "unknownkind"), ("sweep_lane", "lanepart"),
+}  # fmt: skip
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"
 INDEX = re.compile(
     r"create (?:unique )?(?:clustered )?index (\w+) on rowlease\.(\w+) \((.*?)\)"

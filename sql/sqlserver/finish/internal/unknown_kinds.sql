@@ -44,4 +44,5 @@ return
                     join rowlease.Queue as q with (forceseek (queue_pkey (RequestId)))
                       on q.RequestId = cast(i.value as bigint)) as d
                 left join rowlease.QueueSettings as o on o.QueueName = d.QueueName) as k
-            left join rowlease.UnknownKind as u on u.QueueName = k.QueueName and u.Kind = k.Kind) as s) as f;
+            left join rowlease.UnknownKind as u
+              with (forceseek (unknown_kind_pkey (QueueName, Kind))) on u.QueueName = k.QueueName and u.Kind = k.Kind) as s) as f;

@@ -123,6 +123,8 @@ def _connecting(state: str, text: str) -> tuple[tuple[Code, ...], str]:
     why = why.strip()
     if any(phrase in why for phrase in ("too many c", "connection slots are reserved")):
         return ("53300",), why
+    if "password authentication failed" in why:
+        return ("28P01",), why
     return (state or REFUSED,), why
 
 
