@@ -34,9 +34,10 @@ PYTEST := $(PYTHON) -m pytest --numprocesses logical --dist loadfile
 FAST := tests/unit tests/tsql $(wildcard tests/contract/test_[1-8]_*.py) tests/contract/test_dedup.py
 # What has a long form, and how long it is.
 BOUNDED := tests/stress tests/contract/test_model.py tests/contract/test_interleavings.py tests/contract/test_batch_ends.py \
+  tests/contract/test_10_speed.py \
   tests/acceptance/test_silent_clients.py tests/acceptance/test_deadlines_sqlserver.py \
   tests/acceptance/test_web_frameworks.py tests/spark/test_cancelled.py
-LONG := ROWLEASE_MODEL_EXAMPLES=10000 ROWLEASE_INTERLEAVINGS=90 ROWLEASE_STRESS_TIMES=20 \
+LONG := ROWLEASE_MODEL_EXAMPLES=10000 ROWLEASE_CROWD=1 ROWLEASE_INTERLEAVINGS=90 ROWLEASE_STRESS_TIMES=20 \
   ROWLEASE_STRESS_RESTARTS=10000 ROWLEASE_STRESS_SILENCE=60 ROWLEASE_STRESS_REQUESTS=100000 ROWLEASE_STRESS_FAILOVERS=20 \
   ROWLEASE_STRESS_CANCELS=50 ROWLEASE_STRESS_FORKS=30 ROWLEASE_STRESS_SIGNALS=10 ROWLEASE_STRESS_BURSTS=500 ROWLEASE_STRESS_SILENT=1000 ROWLEASE_WEB_ORDERS=1000 \
   ROWLEASE_BATCH_ORDERS=500 ROWLEASE_DEADLINES=1 ROWLEASE_MUTANTS=10000

@@ -7,6 +7,7 @@ catalogue to plan the statements is counted for the catalogue's tables, and so i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -20,6 +21,8 @@ from tests.conftest import scratch_database
 from tests.contract.sessions import Measured, PostgresSession, Session, observed
 
 Another = Callable[[], Session]
+#: How much of a million pending requests waits.
+SIZE = float(os.environ.get("ROWLEASE_CROWD", "0.2"))
 #: Pages of a claim of ten, whatever there is. The first call reads a page of each index for each
 #: of its plans.
 CLAIM_OF_TEN = 330
@@ -51,13 +54,13 @@ pytestmark = pytest.mark.only_on(
 
 @pytest.fixture(scope="module", params=["never analysed", "analysed", "analysed too early"])
 def crowd(request: pytest.FixtureRequest, server_dsn: str, template: str) -> Iterator[Crowd]:
-    """Opens sessions on a database with a million pending requests, and others, and no statistics.
+    """Opens sessions on a database with many pending requests, and others, and no statistics.
 
-    The others are 300,000 that are scheduled, of higher priority, and 300,000 that are in flight.
+    For ten that are pending, three are scheduled, with a higher priority, and three are in flight.
     With statistics, true ones or such as are from a time when nothing waited or ran, it has a tenth
-    of all. The tests of this module share it; the claims are made while it is new.
+    of a million. The tests of this module share it; the claims are made while it is new.
     """
-    size = 1 if request.param == "never analysed" else 0.1
+    size = SIZE if request.param == "never analysed" else 0.1
     with (
         scratch_database(server_dsn, template) as name,
         observed(server_dsn, name) as dsn,

@@ -25,7 +25,7 @@ from tests.contract.sessions import Clock, Session
 
 AT_ONCE = Failure("x", after=timedelta(0))
 #: How many of the 90 orders of three transactions a run draws, by the seed of pytest-randomly.
-DRAWN = int(os.environ.get("ROWLEASE_INTERLEAVINGS", "30"))
+DRAWN = int(os.environ.get("ROWLEASE_INTERLEAVINGS", "15"))
 
 
 class State(NamedTuple):

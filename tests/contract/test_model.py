@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest, Outcome
 from tests.contract.sessions import Clock, Session
 
-EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "100"))
 STEPS = 25
 #: So few live requests that no routine reaches the bound of a step.
 MOST = 10
