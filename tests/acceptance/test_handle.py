@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
 import psycopg
@@ -65,8 +66,8 @@ def test_a_program_that_waits_for_a_result_is_notified(
     end: str, client: Client, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without these pauses, only a notification helps.
-    for name in ("NOTIFIED_READ_PAUSE", "FIRST_READ_PAUSE", "LONGEST_READ_PAUSE"):
-        monkeypatch.setattr(f"rowlease.client.handle.{name}", 3600.0)
+    monkeypatch.setattr("rowlease.client.handle.NOTIFIED_READ_PAUSE", 3600.0)
+    monkeypatch.setattr("rowlease.client.handle.Backoff", lambda *_: repeat(3600.0))
     monkeypatch.setattr("rowlease.store.shared_listener.WAKE_ALL_AFTER", ())
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)
     if end == "many":

@@ -284,7 +284,7 @@ def test_the_error_of_an_interrupted_operation_has_its_id(
         return answer(*given, limit=2, **named)
 
     monkeypatch.setattr(client.store, "operate", operate)
-    monkeypatch.setattr(operations, "PAUSES", ())
+    monkeypatch.setattr(operations, "MAX_STEP_RETRIES", 0)
     with pytest.raises(StoreUnavailable) as raised:
         client.requests.cancel("queue:default")
     interrupted = raised.value.operation_id

@@ -80,6 +80,26 @@ def test_no_summary_of_a_routine_has_a_retired_word(
     assert not {path.name for path, line in first.items() if retired.search(line)}
 
 
+#: Names that two engines, or two copies of one module, share on purpose.
+SHARED = {"ENGINE", "MIGRATION_LOCK", "SET_UP", "_HOMES"}
+
+
+def test_no_two_classes_or_constants_have_one_name(repository: Path) -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted((repository / "src" / "rowlease").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            match node:
+                case ast.ClassDef(name=name):
+                    found.setdefault(name, []).append(path.name)
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)])
+                    | ast.AnnAssign(target=ast.Name(id=name))
+                ):
+                    if name.isupper() and len(name) > 1:  # shorter ones are type variables
+                        found.setdefault(name, []).append(path.name)
+    assert {name: paths for name, paths in found.items() if len(paths) > 1}.keys() == SHARED
+
+
 @pytest.mark.parametrize(
     ("text", "is_found"),
     [("The Doorbell", True), ("fetched ahead", True), ("a string", False), ("a scandal", False)],

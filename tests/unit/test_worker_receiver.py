@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rowlease.backoff import Backoff
 from rowlease.errors import (
     AccessDenied,
     InvalidRequest,
@@ -43,7 +44,6 @@ from rowlease.worker.claims.exchanger import MANY_LEFT_SECONDS
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import FLOOR_DROPPED
-from rowlease.worker.claims.outage import FIRST_RETRY, LAST_RETRY
 from rowlease.worker.claims.outcomes import FEW, DoneRequest, NotDone, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.timings import REFUSAL_TOLERATED
@@ -294,7 +294,7 @@ def test_the_pauses_between_calls_grow_in_an_outage(world: World) -> None:
         pauses.append(world.pause())
         world.time += pauses[-1]
     for n, pause in enumerate(pauses):
-        longest = min(LAST_RETRY, FIRST_RETRY * 2**n)
+        longest = min(5.0, 0.1 * 2**n)
         assert longest / 2 <= pause <= longest
     world.error = None
     call = world.exchange_now()
@@ -343,7 +343,7 @@ def test_a_refusal_after_an_answer_is_tolerated_for_a_minute(
 
     with pytest.raises(type(error)):
         go_on()
-    assert REFUSAL_TOLERATED <= world.time - began < REFUSAL_TOLERATED + LAST_RETRY
+    assert REFUSAL_TOLERATED <= world.time - began < REFUSAL_TOLERATED + 5.0
     assert [event for event in world.emitted if isinstance(event, StoreLost)] == [StoreLost("no")]
 
 
@@ -429,7 +429,7 @@ def test_the_next_call_is_made_at_once_when_renewals_succeed_again(world: World)
         world.exchange_now()
         world.time += world.pause()
     world.exchange_now()
-    assert world.pause() > LAST_RETRY / 3
+    assert world.pause() > 5.0 / 3
     world.receiver.go_on()
     assert world.pause() <= 0
 
@@ -750,7 +750,7 @@ class ScriptedNotifications:
 def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rowlease.worker.claims.listener.FIRST_RETRY", 0.0)
+    monkeypatch.setattr("rowlease.worker.claims.listener.Backoff", lambda *_: Backoff(0.0, 0.0))
     lost = OSError("cut off")
     store = ScriptedNotifications("announce", "notify", "retract", "announce", lost, lost, "notify")
     emitted: list[Event] = []

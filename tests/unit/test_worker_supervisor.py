@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from rowlease.backoff import Backoff
 from rowlease.clock import now
 from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
 from rowlease.worker.host import supervised as supervised_module
@@ -55,8 +56,7 @@ def deaths_of(code: str, count: int, **options: object) -> tuple[Supervisor, lis
 
 
 def test_each_death_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
-    monkeypatch.setattr(supervised_module, "LAST_RESTART", 0.04)
+    monkeypatch.setattr(supervised_module, "Backoff", lambda *_: Backoff(0.01, 0.04))
     run, died = deaths_of("raise SystemExit(1)", 4)
     pauses = [each.restart or 0 for each in died]
     for pause, most in zip(pauses, (0.01, 0.02, 0.04, 0.04), strict=True):
@@ -66,7 +66,7 @@ def test_each_death_in_a_row_doubles_the_pause(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_worker_that_was_stable_is_replaced_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "Backoff", lambda *_: Backoff(0.01, 30.0))
     monkeypatch.setattr(supervised_module, "STABLE_AFTER", 0.0)
     _, died = deaths_of("raise SystemExit(1)", 4)
     assert all((each.restart or 1) <= 0.01 for each in died)
@@ -79,7 +79,7 @@ def test_a_worker_that_was_stable_is_replaced_soon(monkeypatch: pytest.MonkeyPat
 def test_a_worker_that_ends_unexpectedly_is_replaced(
     code: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "Backoff", lambda *_: Backoff(0.01, 30.0))
     run, died = deaths_of(code, 2)
     assert how in died[0].how
     assert run.num_restarts == 2
@@ -92,7 +92,7 @@ def test_a_usage_error_before_any_worker_was_ready_ends_the_supervisor() -> None
 
 
 def test_a_usage_error_later_is_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "Backoff", lambda *_: Backoff(0.01, 30.0))
     run, died = deaths_of(REPORTING + "raise SystemExit(2)", 2)
     assert run.num_restarts == 2
     assert died[0].restart
@@ -179,7 +179,7 @@ def test_the_second_stop_reaches_a_worker_as_another_signal(times: int) -> None:
 
 
 def test_a_program_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_module, "FIRST_RESTART", 0.01)
+    monkeypatch.setattr(supervised_module, "Backoff", lambda *_: Backoff(0.01, 30.0))
     events, died = Events(), list[Event]()
     events.subscribe(died.append, WorkerDied)
     events.subscribe(lambda event: run.stop(), WorkerDied)

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any, Generic, TypedDict
 
 from rowlease import middleware
+from rowlease.backoff import Backoff
 from rowlease.client.call_threads import CallThreads
 from rowlease.client.handle import Handle
 from rowlease.errors import (
@@ -45,11 +46,6 @@ RETRY_FOR = timedelta(seconds=30)
 SHARE_OF_A_TRY = 1 / 3
 #: No try begins if a smaller share of `retry_for` is left.
 SHORTEST_SHARE = 1 / 30
-#: The pause in seconds before the second try. It doubles before each further try, and up to half
-#: of each pause is taken off at random.
-FIRST_RETRY_PAUSE = 0.1
-#: The longest pause in seconds between two tries.
-LONGEST_RETRY_PAUSE = 2.0
 #: The longest time in seconds that a producer waits for a notification of room before it tries
 #: again: its place in line lasts two seconds, and no notification is sent when an earlier place
 #: expires.
@@ -214,27 +210,25 @@ class Sending:
 
     def _try(self, wait: timedelta | None, waiter_id: int | None = None) -> list[Enqueued]:
         ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
-        pause = FIRST_RETRY_PAUSE
+        pauses = Backoff(0.1, 2.0)
         while True:
             try:
                 return self._attempt(ends, wait, waiter_id)
             except RowleaseError as error:
-                nap = self._pause_after(error, pause, ends)
-            time.sleep(nap)
-            pause = min(LONGEST_RETRY_PAUSE, 2 * pause)
+                pause = self._pause_after(error, next(pauses), ends)
+            time.sleep(pause)
 
     async def _try_in(
         self, threads: CallThreads, wait: timedelta | None, waiter_id: int | None = None
     ) -> list[Enqueued]:
         ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
-        pause = FIRST_RETRY_PAUSE
+        pauses = Backoff(0.1, 2.0)
         while True:
             try:
                 return await threads.call(self._attempt, ends, wait, waiter_id)
             except RowleaseError as error:
-                nap = self._pause_after(error, pause, ends)
-            await asyncio.sleep(nap)
-            pause = min(LONGEST_RETRY_PAUSE, 2 * pause)
+                pause = self._pause_after(error, next(pauses), ends)
+            await asyncio.sleep(pause)
 
     def _attempt(
         self, ends: float, wait: timedelta | None, waiter_id: int | None
@@ -258,13 +252,12 @@ class Sending:
         )
 
     def _pause_after(self, error: RowleaseError, pause: float, ends: float) -> float:
-        """The seconds until the next try. Raises an error unless there is one."""
-        nap = pause * random.uniform(0.5, 1)
-        is_over = ends - time.monotonic() - nap < self._retry_for * SHORTEST_SHARE
+        """The seconds until the next try: `pause`. Raises an error unless there is one."""
+        is_over = ends - time.monotonic() - pause < self._retry_for * SHORTEST_SHARE
         is_transient = isinstance(error, StoreError) and error.transient
         self._maybe_done |= isinstance(error, StoreError) and error.maybe_done
         if is_transient and self._retry_for and not is_over:
-            return nap
+            return pause
         if self._maybe_done:
             # The last try may have been refused, but an earlier one may still take effect.
             raise EnqueueUnknown(

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Generic
 
+from rowlease.backoff import Backoff
 from rowlease.client.call_threads import CallThreads
 from rowlease.errors import NoResult
 from rowlease.filters.filter import Filter
@@ -21,10 +22,6 @@ FINISHED = ("Complete", "Failed", "Cancelled")
 #: The pause in seconds between reads if there are notifications. Reads are still needed, because a
 #: notification may be lost.
 NOTIFIED_READ_PAUSE = 2.0
-#: The first pause in seconds between reads if there are no notifications. It doubles each time.
-FIRST_READ_PAUSE = 0.02
-#: The longest pause in seconds between reads if there are no notifications.
-LONGEST_READ_PAUSE = 1.0
 #: The maximum number of reads per second by all waiting handles of a store. If many handles wait,
 #: their pauses are longer.
 READS_A_SECOND = 200
@@ -183,7 +180,7 @@ class _ResultWait:
         check_type("timeout", timeout, DURATION)
         self._ends = inf if timeout is None else time.monotonic() + timeout.total_seconds()
         self._finished = finished
-        self._poll = FIRST_READ_PAUSE
+        self._pauses = Backoff(0.02, 1.0)  # without notifications
         self._is_over = timeout == timedelta(0)
 
     def goes_on(self, found: Request | None) -> bool:
@@ -196,7 +193,5 @@ class _ResultWait:
         self._is_over = left <= 0
         if not self.goes_on(found):
             return 0
-        look = NOTIFIED_READ_PAUSE
-        if not self._finished.is_listening:
-            look, self._poll = self._poll, min(LONGEST_READ_PAUSE, 2 * self._poll)
+        look = NOTIFIED_READ_PAUSE if self._finished.is_listening else next(self._pauses)
         return min(left, max(look, self._finished.num_waiting / READS_A_SECOND))

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, Unpack, cast
 
+from rowlease.backoff import Backoff
 from rowlease.errors import InvalidRequest, RowleaseError, StoreError
 from rowlease.filters.filter import Filter, in_utc
 from rowlease.filters.language import combine_filters
@@ -18,8 +19,8 @@ from rowlease.store import Store
 MAX_LISTED_REQUESTS = 20
 #: The maximum number of steps of a dry run. A step looks at up to 10,000 requests of each table.
 MAX_DRY_STEPS = 1000
-#: The pauses in seconds before a step is tried again after a transient error.
-PAUSES = (0.1, 0.3, 1.0, 2.0)
+#: The number of times that a step is tried again after a transient error.
+MAX_STEP_RETRIES = 4
 #: The outcomes of requests that were changed.
 CHANGED = (Outcome.OK, Outcome.CANCEL_REQUESTED)
 
@@ -195,7 +196,7 @@ def steps(
         operation_id: the operation to continue.
     """
     after = None
-    pauses = iter(PAUSES)
+    pauses = islice(Backoff(0.2, 2.0), MAX_STEP_RETRIES)
     while True:
         try:
             step = store.operate(
@@ -221,7 +222,7 @@ def steps(
         yield step
         if step.after is None:
             return
-        pauses = iter(PAUSES)
+        pauses = islice(Backoff(0.2, 2.0), MAX_STEP_RETRIES)
         # The database keeps the place of an operation, but not that of a dry run.
         operation_id, after = step.operation_id, step.after if dry_run else None
 

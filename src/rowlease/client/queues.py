@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, Unpack
 
+from rowlease.backoff import Backoff
 from rowlease.client.operations import Requests
 from rowlease.declared_queues import Queue, QueueSettings, check_settings
 from rowlease.errors import InvalidRequest
@@ -16,10 +18,6 @@ from rowlease.store import Store
 
 #: The statuses of requests that may be purged before a queue is deleted.
 PURGED = ("Scheduled", "Pending", "Failed")
-#: The first pause in seconds between two counts of running requests. It doubles each time.
-FIRST_COUNT_PAUSE = 0.05
-#: The longest pause in seconds between two counts of running requests.
-LONGEST_COUNT_PAUSE = 1.0
 
 
 class QueueInfo(NamedTuple):
@@ -173,13 +171,12 @@ class Queues:
         """
         self._store.pause(name, actor=actor)
         ends = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        pause = FIRST_COUNT_PAUSE
+        pauses = Backoff(0.05, 1.0)
         while running := sum(row.processing for row in self._store.depth(name)):
-            left = LONGEST_COUNT_PAUSE if ends is None else ends - time.monotonic()
+            left = math.inf if ends is None else ends - time.monotonic()
             if left <= 0:
                 break
-            time.sleep(min(pause, left))
-            pause = min(LONGEST_COUNT_PAUSE, 2 * pause)
+            time.sleep(min(next(pauses), left))
         return running
 
     def delete(

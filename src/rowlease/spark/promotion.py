@@ -6,8 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from rowlease.backoff import Backoff
 from rowlease.errors import LoadDiffers, LoadLost, StoreConflict, StoreUnavailable
 from rowlease.model import Promoted
 from rowlease.store import Store
@@ -16,8 +18,8 @@ logger = logging.getLogger("rowlease")
 
 #: The maximum number of tries of a promotion if rows of the load are committed meanwhile.
 PROMOTIONS = 3
-#: The pauses, in seconds, before the second and the third try of a call that was not answered.
-PAUSES = (0.5, 2.0)
+#: The number of times that a call is repeated if it was not answered.
+MAX_REPEATS_UNANSWERED = 2
 
 T = TypeVar("T")
 
@@ -100,7 +102,7 @@ def end_run(store: Store, load_id: str, run_number: int) -> None:
 
 def heard(call: Callable[[], T]) -> T:
     """Make an idempotent call, and repeat it if it is not answered. Return its answer."""
-    for pause in PAUSES:
+    for pause in islice(Backoff(1.0, 2.0), MAX_REPEATS_UNANSWERED):
         with suppress(StoreUnavailable):
             return call()
         time.sleep(pause)

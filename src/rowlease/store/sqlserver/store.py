@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import json
 import math
-import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from rowlease.backoff import Backoff
 from rowlease.errors import ConfigError, StoreError, StoreTimeout
 from rowlease.forks import watch_forks
 from rowlease.store import deadlines
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 #: The cursors that a connection keeps. Each has the limit that it was made with.
 MAX_CURSORS = 8
-#: The longest pauses before a call is repeated, in seconds. Up to half is taken off at random.
-PAUSES = (0.02, 0.1, 0.3, 1.0)
+#: The number of times that a call is repeated.
+MAX_REPEATS = 5
 #: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
@@ -130,11 +131,10 @@ class SqlServerStore(Store):
                 self._raise(error)
         timeout = self._time_for(name)
         ends = time.monotonic() + timeout.total_seconds()
-        for pause in (*PAUSES, math.inf):
+        for pause in (*islice(Backoff(0.03, 1.0), MAX_REPEATS), math.inf):
             try:
                 return self._call_once(call, ends - time.monotonic())
             except StoreError as error:
-                pause *= random.uniform(0.5, 1)
                 left = ends - time.monotonic()
                 if pause > left or not self._is_repeatable(name, arguments, error):
                     raise

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import Protocol
 
+from rowlease.backoff import Backoff
 from rowlease.events import Events, NotificationsLost
 from rowlease.store import Notifications, Store
 
@@ -20,11 +20,6 @@ logger = logging.getLogger("rowlease")
 WAIT = timedelta(seconds=0.2)
 #: Seconds between two reads that discard notifications while the worker is busy.
 DISCARD_INTERVAL = 1.0
-#: The longest pause before the first retry of a failed connection, in seconds. The pause doubles
-#: with each retry, and up to half of it is taken off at random.
-FIRST_RETRY = 0.1
-#: The longest pause between two retries, in seconds.
-LAST_RETRY = 5.0
 
 
 class Wakeable(Protocol):
@@ -65,12 +60,13 @@ class Listener:
 
     def run(self, receiver: Wakeable) -> None:
         """Wake the receiver at every notification, until stopped."""
-        pause = FIRST_RETRY
+        pauses = Backoff(0.1, 5.0)
         reported = False
         while not self._stopped.is_set():
             try:
                 with closing(self._store.listen(self._queues)) as notifications:
-                    pause, reported = FIRST_RETRY, False
+                    pauses.reset()
+                    reported = False
                     self._listen(notifications, receiver)
             except Exception as error:
                 logger.debug("the listener failed", exc_info=True)
@@ -79,8 +75,7 @@ class Listener:
                     self._events.emit(NotificationsLost(str(error)))
             finally:
                 self.is_announced = False
-            self._stopped.wait(pause * random.uniform(0.5, 1))
-            pause = min(LAST_RETRY, 2 * pause)
+            self._stopped.wait(next(pauses))
 
     def _listen(self, notifications: Notifications, receiver: Wakeable) -> None:
         while not self._stopped.is_set():

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
+from rowlease.backoff import Backoff
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.events import Events, StoreLost, StoreRecovered
 from rowlease.worker.call_retry_policy import CallRetryPolicy
-
-#: The longest pause before the first retry in an outage, in seconds. The pause doubles with each
-#: retry, and up to half of it is taken off at random.
-FIRST_RETRY = 0.1
-#: The longest pause between two retries, in seconds.
-LAST_RETRY = 5.0
 
 
 class Outage:
@@ -27,7 +20,7 @@ class Outage:
     def __init__(self, events: Events) -> None:
         self._events = events
         self._retry_policy = CallRetryPolicy()
-        self._pause = 0.0
+        self._pauses = Backoff(0.1, 5.0)
         self.since: float | None = None
         self.retry_at = 0.0
 
@@ -43,8 +36,7 @@ class Outage:
         if self.since is None:
             self.since = at
             self._events.emit(StoreLost(str(error)))
-        self._pause = min(LAST_RETRY, max(FIRST_RETRY, 2 * self._pause))
-        self.retry_at = at + self._pause * random.uniform(0.5, 1)
+        self.retry_at = at + next(self._pauses)
 
     def answered(self) -> None:
         """Record a call that succeeded."""
@@ -52,7 +44,7 @@ class Outage:
         if self.since is not None:
             self._events.emit(StoreRecovered(now() - self.since))
             self.since = None
-            self._pause = 0.0
+            self._pauses.reset()
 
     def retry_now(self) -> None:
         """Allow the next call without a pause."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
+from rowlease.backoff import Backoff
 from rowlease.clock import now
 from rowlease.worker.host.channel import SupervisorEnd
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.timings import REPORT_SILENT
 
-#: The longest pause before the first restart of a worker, in seconds. The pause doubles with each
-#: death in a row, and up to half of it is taken off at random.
-FIRST_RESTART = 0.2
-#: The longest pause before a restart, in seconds.
-LAST_RESTART = 30.0
 #: Seconds after which a running worker counts as stable. Its next death then counts as the first in
 #: a row.
 STABLE_AFTER = 60.0
@@ -45,7 +40,7 @@ class SupervisedWorker:
         self.signals_sent = 0
         self._has_started = False
         self._began_at = 0.0
-        self._deaths_in_a_row = 0
+        self._restart_pauses = Backoff(0.2, 30.0)
 
     @property
     def is_over(self) -> bool:
@@ -85,10 +80,8 @@ class SupervisedWorker:
         """Plan a restart and return the pause before it, which grows with each death in a row."""
         at = now()
         if at - self._began_at >= STABLE_AFTER:
-            self._deaths_in_a_row = 0
-        pause = min(LAST_RESTART, FIRST_RESTART * 2.0**self._deaths_in_a_row)
-        pause *= random.uniform(0.5, 1)
-        self._deaths_in_a_row = min(self._deaths_in_a_row + 1, 20)
+            self._restart_pauses.reset()
+        pause = next(self._restart_pauses)
         self.start_at = at + pause
         return pause
 

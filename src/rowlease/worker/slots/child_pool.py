@@ -8,18 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from rowlease.backoff import Backoff
 from rowlease.clock import now
 from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Answer, Death
 from rowlease.worker.timings import SLOTS_SHUTDOWN
-
-#: Seconds until a child that died during start-up is replaced. This pause doubles with each further
-#: death during start-up.
-FIRST_RESTART = 0.1
-#: The longest time until a child is replaced, in seconds.
-LAST_RESTART = 5.0
 
 
 class ChildPool:
@@ -43,7 +38,7 @@ class ChildPool:
         self._count = count
         self._events = events
         self._starts = [(0.0, slot) for slot in range(count)]
-        self._restart_pause = 0.0
+        self._restart_pauses = Backoff(0.1, 5.0)  # after deaths during start-up
         self._import_error: str | None = None
         self._answers: list[Answer] = []
         self._deaths: list[Death] = []
@@ -117,8 +112,7 @@ class ChildPool:
             self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._remove, child))
 
     def _start_later(self, slot: int) -> None:
-        self._restart_pause = min(LAST_RESTART, max(FIRST_RESTART, 2 * self._restart_pause))
-        self._starts.append((now() + self._restart_pause, slot))
+        self._starts.append((now() + next(self._restart_pauses), slot))
 
     def _watch_writing(self, child: ChildProcess) -> None:
         if child.has_unsent == child.is_watched_for_writing:
@@ -135,7 +129,7 @@ class ChildPool:
         was_ready = child.ready
         self._answers += child.read()
         if child.ready and not was_ready:
-            self._restart_pause = 0.0
+            self._restart_pauses.reset()
             self._events.emit(ChildStarted(child.slot, child.pid))
         if child.has_closed_pipe:
             self._selector.unregister(child.outcomes_fd)
