@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rowlease.dashboard import charts, samples
-from rowlease.dashboard.samples import Sample
 from rowlease.model import Depth, QueueState, Waits
+from rowlease.samples import Sample, rate_now
 
 
 def sample(second: float, pending: dict[int, int], finished: int = 0, failed: int = 0) -> Sample:
@@ -17,8 +18,8 @@ def sample(second: float, pending: dict[int, int], finished: int = 0, failed: in
         second,
         [Depth("a", priority, 0, count, 0, 0) for priority, count in pending.items()],
         [QueueState("a", False, finished, failed, None)],
-        {None: Waits(None, 1, 5, 50, 5000, 1, 1, 1)} if finished else {},
         [],
+        {None: Waits(None, 1, 5, 50, 5000, 1, 1, 1)} if finished else {},
     )
 
 
@@ -52,13 +53,13 @@ def test_layers_of_priorities_are_on_top_of_each_other() -> None:
 def test_rates_are_of_the_time_between_samples() -> None:
     kept = [sample(0, {}, 10), sample(5, {}, 60, 5), sample(15, {}, 60, 5)]
     assert samples.rates(kept) == [(10.0, 1.0), (0.0, 0.0)]
-    assert samples.rate_now(kept) == (50 / 15, 5 / 15)
-    assert samples.rate_now(kept[:1]) is None
+    assert rate_now(kept) == (50 / 15, 5 / 15)
+    assert rate_now(kept[:1]) is None
     assert samples.rates([sample(0, {}, 10), sample(5, {}, 3)]) == [(0, 0)]  # a queue was deleted
 
 
 def test_a_restored_database_has_no_negative_rate() -> None:
-    assert samples.rate_now([sample(0, {}, 10, 9), sample(5, {}, 0, 0)]) == (0.0, 0.0)
+    assert rate_now([sample(0, {}, 10, 9), sample(5, {}, 0, 0)]) == (0.0, 0.0)
 
 
 def test_waits_are_on_a_logarithmic_axis() -> None:
@@ -70,7 +71,7 @@ def test_waits_are_on_a_logarithmic_axis() -> None:
 def test_the_axis_of_waits_begins_near_the_shortest_wait() -> None:
     """Waits of a quarter of an hour are not drawn at the top of an axis from a millisecond."""
     waits = Waits(None, 1, 900_000, 1_000_000, 1_100_000, 1, 1, 1)
-    chart = charts.wait_chart([sample(n, {})._replace(waits={None: waits}) for n in (0, 5)])
+    chart = charts.wait_chart([replace(sample(n, {}), waits={None: waits}) for n in (0, 5)])
     assert [label for _, label in chart.grid] == ["10s", "100s", "17m", "2.8h"]
     assert [y for y, _ in chart.grid] == pytest.approx([100, 200 / 3, 100 / 3, 0])
     assert [one.now for one in chart.series] == ["15m 0s", "16m 40s", "18m 20s"]
@@ -81,5 +82,4 @@ def test_the_window_of_waits_holds_as_many_requests_as_a_sample_reads(
     rate: int, seconds: float
 ) -> None:
     last = sample(0, {}, 0)
-    found = samples.window(last, [QueueState("a", False, rate * 5, 0, None)], 5.0)
-    assert found == timedelta(seconds=seconds)
+    assert samples.window(last, sample(5, {}, rate * 5)) == timedelta(seconds=seconds)

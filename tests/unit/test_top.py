@@ -123,7 +123,7 @@ class Counting:
 
 def test_rates_are_taken_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(float(second) for second in range(100))
-    monkeypatch.setattr("rowlease.top.sample.monotonic", lambda: next(clock))
+    monkeypatch.setattr("rowlease.samples.monotonic", lambda: next(clock))
     sampler = Sampler(cast("Store", Counting()))
     (first,) = sampler.sample().queues
     assert first == SampledQueue("mail", False, {9: 12}, 2, 4, 5, None, None, 2.5, (12,))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rowlease.dashboard import samples as figures
 from rowlease.dashboard.formats import milliseconds, number, rate, span
-from rowlease.dashboard.samples import Sample
+from rowlease.samples import Sample
 from rowlease.theme import colour_of
 
 #: The size of the drawing, in its own units. The page stretches it.
@@ -230,7 +230,7 @@ def _chart(
         else "The chart begins in a few seconds.",
         [one for one in series if one.path],
         grid,
-        f"{span(max(FEWEST, len(samples)) * figures.INTERVAL)} ago",
+        f"{span(max(FEWEST, len(samples)) * figures.SAMPLE_SECONDS)} ago",
         [one.name for one in series],
         rows if series else [],
     )

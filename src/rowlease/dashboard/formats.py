@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
 
+from rowlease.counts import per_second
 from rowlease.durations import format_duration as duration
 from rowlease.visible import HIDDEN
 from rowlease.visible import visible as with_escapes
@@ -31,10 +32,6 @@ def cut(text: str | None, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def first_line(text: str | None) -> str:
-    return (text or "").partition("\n")[0]
-
-
 def pretty(text: str | None) -> str:
     """JSON text with a line for each value. Long or broken JSON stays as it is."""
     if text is None or len(text) > MAX_SHOWN_CHARACTERS:
@@ -52,9 +49,7 @@ def number(count: int | None) -> str:
 
 def rate(value: float | None) -> str:
     """A number per second."""
-    if value is None:
-        return DASH
-    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
+    return DASH if value is None else per_second(value)
 
 
 def span(time: timedelta | float | None) -> str:

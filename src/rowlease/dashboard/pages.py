@@ -13,12 +13,14 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from rowlease.client.find_requests import MAX_READ_PER_CALL, find
+from rowlease.counts import first_line
 from rowlease.dashboard import charts, edits, formats, samples
 from rowlease.doctor import examine
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import STATUSES
 from rowlease.filters.language import parse_integer
 from rowlease.model import VERBS, Finding, Found, Request
+from rowlease.samples import Sample, rate_now
 from rowlease.store import Store
 
 #: The number of requests on a page of the list.
@@ -92,7 +94,7 @@ def overview(view: Visit) -> dict[str, Any]:
     kept = view.samples.all()
     return {
         "sample": latest,
-        "rates": samples.rate_now(kept),
+        "rates": rate_now(kept),
         "charts": _charts(kept),
         "queues": _queue_rows(latest, kept),
         "workers": [one for one in latest.workers if one.is_alive],
@@ -245,12 +247,12 @@ PAGES: dict[str, tuple[str, Callable[[Visit], dict[str, Any]]]] = {
 }
 
 
-def _charts(kept: list[samples.Sample], queue: str | None = None) -> list[charts.Chart]:
+def _charts(kept: list[Sample], queue: str | None = None) -> list[charts.Chart]:
     made = (charts.depth_chart, charts.rate_chart, charts.wait_chart, charts.failure_chart)
     return [chart(kept, queue) for chart in made]
 
 
-def _queue_rows(latest: samples.Sample, kept: list[samples.Sample]) -> list[QueueRow]:
+def _queue_rows(latest: Sample, kept: list[Sample]) -> list[QueueRow]:
     return [
         QueueRow(
             one.queue_name,
@@ -259,7 +261,7 @@ def _queue_rows(latest: samples.Sample, kept: list[samples.Sample]) -> list[Queu
             latest.total("scheduled", one.queue_name),
             latest.total("processing", one.queue_name),
             latest.total("failed", one.queue_name),
-            samples.rate_now(kept, one.queue_name),
+            rate_now(kept, one.queue_name),
             one.oldest,
         )
         for one in latest.queues
@@ -319,7 +321,7 @@ def _steps(found: Request) -> list[TimelineStep]:
                 one.started_time, f"Attempt {one.attempt_number}", one.worker_id, "running"
             )
         )
-        error = f": {formats.first_line(one.error)}" if one.error else ""
+        error = f": {first_line(one.error)}" if one.error else ""
         steps.append(
             TimelineStep(
                 one.ended_time,

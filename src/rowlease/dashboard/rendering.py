@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Message, Send
 
+from rowlease.counts import first_line
 from rowlease.dashboard import formats, links
 from rowlease.dashboard.actions import ACTIONS
 from rowlease.dashboard.guard import (
@@ -57,11 +58,11 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     names = (
-        "visible", "cut", "first_line", "pretty", "number", "rate", "span", "milliseconds",
+        "visible", "cut", "pretty", "number", "rate", "span", "milliseconds",
         "moment", "exact",
     )  # fmt: skip
     found.filters.update({name: getattr(formats, name) for name in names})
-    found.filters["quoted"] = partial(quote, safe="")
+    found.filters |= {"quoted": partial(quote, safe=""), "first_line": first_line}
     found.globals.update(filters=links, actions=ACTIONS)
     return found
 

@@ -5,63 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from itertools import pairwise
 from time import monotonic
-from typing import NamedTuple
 
 from rowlease.errors import RowleaseError
-from rowlease.model import Depth, Finding, QueueState, Waits, WorkerState
+from rowlease.model import Finding, Waits
+from rowlease.samples import Sample, rate_between, take_sample
 from rowlease.store import Store
 
 #: Seconds between two samples.
-INTERVAL = 5.0
+SAMPLE_SECONDS = 5.0
 #: The number of samples that are kept: 15 minutes.
 KEPT = 180
 #: Every twelfth sample also looks for findings of the queues: once a minute.
 BETWEEN_FINDINGS = 12
 #: The maximum number of completed requests whose waits a sample reads.
-LOOK = 2000
+MAX_SAMPLED_WAITS = 2000
 
 log = logging.getLogger("rowlease.dashboard")
-
-
-class Sample(NamedTuple):
-    """Counters and small tables at one moment.
-
-    Attributes:
-        at: seconds of a monotonic clock.
-    """
-
-    time: datetime
-    at: float
-    depth: list[Depth]
-    queues: list[QueueState]
-    waits: dict[str | None, Waits]
-    workers: list[WorkerState]
-
-    def pending(self, queue: str | None = None) -> dict[int, int]:
-        """The number of pending requests by priority, of one queue or all."""
-        counts: dict[int, int] = {}
-        for row in self.depth:
-            if queue in (None, row.queue_name) and row.pending:
-                counts[row.priority] = counts.get(row.priority, 0) + row.pending
-        return counts
-
-    def total(self, status: str, queue: str | None = None) -> int:
-        """The number of requests in a status, such as `processing`."""
-        rows = (row for row in self.depth if queue in (None, row.queue_name))
-        return sum(getattr(row, status) for row in rows)
-
-    def finished(self, queue: str | None = None) -> tuple[int, int]:
-        """The totals of completed requests and of failed attempts."""
-        found = [one for one in self.queues if queue in (None, one.queue_name)]
-        return sum(one.num_finished for one in found), sum(one.num_failures for one in found)
-
-    def oldest(self) -> timedelta | None:
-        """The longest time that any request has been due."""
-        return max((one.oldest for one in self.queues if one.oldest is not None), default=None)
 
 
 class Samples:
@@ -84,7 +47,7 @@ class Samples:
             StoreError: the database refused or failed a call.
         """
         with self._lock:
-            is_late = not self._kept or monotonic() - self._kept[-1].at > 2 * INTERVAL
+            is_late = not self._kept or monotonic() - self._kept[-1].at > 2 * SAMPLE_SECONDS
             if is_late or self._is_stale:
                 self._take()
             if self._thread is None:
@@ -121,52 +84,27 @@ class Samples:
             except RowleaseError as error:  # a page says so; the next sample may succeed
                 log.debug("no sample: %s", error)
             turn += 1
-            if self._ends.wait(INTERVAL):
+            if self._ends.wait(SAMPLE_SECONDS):
                 return
 
     def _take(self) -> None:
         last = self._kept[-1] if self._kept else None
         self._is_stale = False
-        queues, at = self._store.list_queues(), monotonic()
-        waits = self._store.measure_waits(within=window(last, queues, at), look=LOOK)
-        sample = Sample(
-            datetime.now(UTC),
-            at,
-            self._store.depth(),
-            queues,
-            {one.queue_name: one for one in waits},
-            self._store.list_workers(),
-        )
+        sample = take_sample(self._store)
+        waits = self._store.measure_waits(within=window(last, sample), look=MAX_SAMPLED_WAITS)
+        sample.waits.update((one.queue_name, one) for one in waits)
         self._kept.append(sample)
 
 
-def window(last: Sample | None, queues: Iterable[QueueState], at: float) -> timedelta:
-    """The time in which about LOOK requests were completed: from 5 s to a minute."""
-    if last is None:
-        return timedelta(minutes=1)
-    done = sum(one.num_finished for one in queues) - last.finished()[0]
-    rate = max(0, done) / max(at - last.at, 0.001)
-    return timedelta(seconds=min(60.0, max(5.0, LOOK / rate if rate else 60.0)))
+def window(last: Sample | None, sample: Sample) -> timedelta:
+    """The time in which about MAX_SAMPLED_WAITS requests were completed: from 5 s to a minute."""
+    rate = 0.0 if last is None else rate_between(last, sample, None)[0]
+    return timedelta(seconds=min(60.0, max(5.0, MAX_SAMPLED_WAITS / rate if rate else 60.0)))
 
 
 def rates(samples: list[Sample], queue: str | None = None) -> list[tuple[float, float]]:
     """Completed requests and failed attempts per second, from each sample to the next."""
-    return [_rate(before, after, queue) for before, after in pairwise(samples)]
-
-
-def rate_now(samples: list[Sample], queue: str | None = None) -> tuple[float, float] | None:
-    """The rates of the last half minute; None if there is only one sample."""
-    recent = samples[-7:]
-    return _rate(recent[0], recent[-1], queue) if len(recent) > 1 else None
-
-
-def _rate(before: Sample, after: Sample, queue: str | None) -> tuple[float, float]:
-    seconds = max(after.at - before.at, 0.001)
-    done, failed = (
-        max(0, late - early) / seconds
-        for early, late in zip(before.finished(queue), after.finished(queue), strict=True)
-    )
-    return done, failed
+    return [rate_between(before, after, queue) for before, after in pairwise(samples)]
 
 
 def waits(

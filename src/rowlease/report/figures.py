@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 PERCENTILES = (0.5, 0.95, 0.99)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The unit in microseconds to which times are rounded.
 ROUNDED_TO_MICROS = 100
 #: The possible lengths in seconds of a step of the time axis.
@@ -274,7 +273,9 @@ def per_second(count: int, first: datetime | None, last: datetime | None) -> flo
 
 def from_micros(micros: int | None) -> datetime | None:
     """Microseconds since 1970 as a time in UTC. (Spark would use this machine's time zone.)"""
-    return None if micros is None else EPOCH + timedelta(microseconds=micros)
+    return (
+        None if micros is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=micros)
+    )
 
 
 def seconds(grains: Sequence[float | None]) -> list[float | None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from rowlease.counts import per_second
 from rowlease.report.figures import Failures, Figures, Throughput, Work
 from rowlease.theme import table
 from rowlease.visible import visible
@@ -88,7 +89,7 @@ def format_count(value: int) -> str:
 
 def format_rate(value: float | None) -> str:
     """Requests per second, without insignificant digits."""
-    return "" if value is None else f"{value:,.0f}" if value >= 10 else f"{value:,.2f}"
+    return "" if value is None else per_second(value)
 
 
 def as_json(figures: Figures, files: Sequence[Path]) -> dict[str, Any]:

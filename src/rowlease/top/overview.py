@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from rowlease.counts import per_second
 from rowlease.durations import format_duration as duration
 from rowlease.model import WorkerState
 from rowlease.top.sample import SampledQueue, TopSample
@@ -221,4 +222,4 @@ def rate(value: float | None, style: str = "") -> Text:
     """A number per second."""
     if value is None:
         return Text("-", style="dim")
-    return Text(f"{value:,.0f}" if value >= 10 else f"{value:.1f}", style=style if value else "dim")
+    return Text(per_second(value), style=style if value else "dim")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rowlease.client.find_requests import find
-from rowlease.counts import counted
+from rowlease.counts import counted, first_line
 from rowlease.durations import format_duration
 from rowlease.errors import InvalidRequest
 from rowlease.filters.language import quote
@@ -264,7 +264,3 @@ PAGE_READERS: dict[str, Callable[[Store, View], Listing]] = {
 def at(time: datetime | None) -> str:
     """A time in UTC."""
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
-
-
-def first_line(text: str | None) -> str:
-    return (text or "").partition("\n")[0]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from time import monotonic
 from typing import Any, NamedTuple
 
-from rowlease.model import Depth, WorkerState
+from rowlease.model import QueueState, WorkerState
+from rowlease.samples import Sample, rate_now, take_sample
 from rowlease.store import Store
 
-#: Seconds over which a rate is measured.
-RATE_WINDOW = 5.0
 #: The number of samples of which each queue keeps the number of pending requests.
 HISTORY = 60
 
@@ -60,8 +58,7 @@ class Sampler:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._totals: deque[tuple[float, dict[str, tuple[int, int]]]] = deque()
-        self._histories: dict[str, deque[int]] = {}
+        self._kept: deque[Sample] = deque(maxlen=HISTORY)
 
     def sample(self) -> TopSample:
         """The present counts, and the rates since earlier samples.
@@ -69,42 +66,22 @@ class Sampler:
         Raises:
             StoreError: the database refused or failed a call.
         """
-        depths: dict[str, list[Depth]] = {}
-        for depth in self._store.depth():
-            depths.setdefault(depth.queue_name, []).append(depth)
-        states, at = self._store.list_queues(), monotonic()
-        while self._totals and self._totals[0][0] < at - RATE_WINDOW:
-            self._totals.popleft()
-        totals = {each.queue_name: (each.num_finished, each.num_failures) for each in states}
-        self._totals.append((at, totals))
-        queues = []
-        for state in states:
-            found = depths.get(state.queue_name, [])
-            finished, failed = self._rates(state.queue_name)
-            history = self._histories.setdefault(state.queue_name, deque(maxlen=HISTORY))
-            history.append(sum(one.pending for one in found))
-            queues.append(
-                SampledQueue(
-                    state.queue_name,
-                    state.paused,
-                    {one.priority: one.pending for one in found if one.pending},
-                    sum(one.scheduled for one in found),
-                    sum(one.processing for one in found),
-                    sum(one.failed for one in found),
-                    finished,
-                    failed,
-                    None if state.oldest is None else state.oldest.total_seconds(),
-                    tuple(history),
-                )
-            )
-        return TopSample(queues, self._store.list_workers())
+        latest = take_sample(self._store)
+        self._kept.append(latest)
+        return TopSample([self._queue(latest, one) for one in latest.queues], latest.workers)
 
-    def _rates(self, name: str) -> tuple[float | None, float | None]:
-        (before, then), (at, now) = self._totals[0], self._totals[-1]
-        if at <= before or name not in then:
-            return None, None
-        finished, failed = (
-            max(0, late - early) / (at - before)
-            for early, late in zip(then[name], now[name], strict=True)
+    def _queue(self, latest: Sample, state: QueueState) -> SampledQueue:
+        name = state.queue_name
+        finished, failed = rate_now(self._kept, name) or (None, None)
+        return SampledQueue(
+            name,
+            state.paused,
+            latest.pending(name),
+            latest.total("scheduled", name),
+            latest.total("processing", name),
+            latest.total("failed", name),
+            finished,
+            failed,
+            None if state.oldest is None else state.oldest.total_seconds(),
+            tuple(one.total("pending", name) for one in self._kept if one.has(name)),
         )
-        return finished, failed

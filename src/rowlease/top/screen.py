@@ -22,7 +22,7 @@ from rowlease.top.pages import Listing, listing
 from rowlease.top.sample import Sampler, TopSample
 
 #: Seconds between two readings of the database.
-INTERVAL = 1.0
+REFRESH_SECONDS = 1.0
 #: The time limit of each call, so that keys do not wait for long.
 CALL_TIMEOUT = timedelta(seconds=5)
 #: Lines of a page that are neither rows nor notes.
@@ -64,7 +64,7 @@ class Screen:
     def follow(self, pressed: Keys, clock: Callable[[], float] = time.monotonic) -> bool:
         """Wait for keys or the time of the next reading. True if the user has quit."""
         before = self.navigation.view
-        for key in pressed.wait(self._read_at + INTERVAL - clock()):
+        for key in pressed.wait(self._read_at + REFRESH_SECONDS - clock()):
             self.press(key)
             if self.navigation.is_over:
                 return True
@@ -72,7 +72,7 @@ class Screen:
         is_new = (view.page, view.subject, view.filter, view.order, view.reverse) != (
             *(before.page, before.subject, before.filter, before.order, before.reverse),
         )
-        if is_new or clock() >= self._read_at + INTERVAL:
+        if is_new or clock() >= self._read_at + REFRESH_SECONDS:
             self.read()
             self._read_at = clock()
         return False

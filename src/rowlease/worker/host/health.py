@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from rowlease.clock import now
+from rowlease.counts import first_line
 from rowlease.events import (
     Event,
     Events,
@@ -174,7 +175,3 @@ class Health:
         else:
             self._parts = None  # the dispatcher has ended, so it must not count as stalled
         self.changed.set()
-
-
-def first_line(text: str) -> str:
-    return text.partition("\n")[0]
