@@ -37,7 +37,7 @@ def filled(store: Store) -> None:
     enqueued(store, "{}", delay=timedelta(hours=1), priority=5)
     held = store.dequeue("host:1:ab", ["default"], 6).requests
     store.fail(held[:2], [ERROR, ERROR])
-    store.fail(held[2:3], [Failure("later")])
+    store.fail(held[2:3], [Failure("later", timedelta(hours=1))])
     store.complete(held[3:4], ['{"bytes": 3}'])
     store.worker_heartbeat(
         "host:1:ab", host="host", pid=1, version="1", queues=["default"], slots=8, busy=2
