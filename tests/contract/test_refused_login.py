@@ -12,6 +12,9 @@ from rowlease.store import open_store
 from tests.contract.sessions import Session
 
 
+@pytest.mark.only_on(
+    "postgresql", why="tests/tsql/test_odbc_driver.py refuses logins on SQL Server"
+)
 def test_a_wrong_password_is_refused_at_once(store: Session, dsn: str) -> None:
     url = sa.make_url(dsn).set(password="wrong")
     wrong = url.render_as_string(hide_password=False)
