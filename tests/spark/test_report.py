@@ -164,7 +164,7 @@ def test_the_command_prints_tables_and_writes_files(
         printed[0] == "Between 2030-01-01 12:00 and 2030-01-01 13:00 UTC, by the database's clock"
     )
     (total,) = (line.split() for line in printed if line.startswith(" all"))
-    assert total == ["all", "1,200", "1.67", "171", "4", "0"]
+    assert total == ["all", "1,200", "1.7", "171", "4", "0"]
     assert any(line.split()[:5] == ["ValueError", "images", "k", "2", "1"] for line in printed)
     names = ["work", "failures", "throughput"]
     work, failures, throughput = (pd.read_csv(tmp_path / "out" / f"{name}.csv") for name in names)

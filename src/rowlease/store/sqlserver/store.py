@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: The cursors that a connection keeps. Each has the limit that it was made with.
 MAX_CURSORS = 8
 #: The number of times that a call is repeated.
-MAX_REPEATS = 5
+MAX_REPEATS = 4
 #: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
