@@ -114,7 +114,7 @@ def keeping(
     return house
 
 
-@pytest.mark.parametrize(("busy", "pause"), [(1, 1.0), (0, 3.0)])
+@pytest.mark.parametrize(("busy", "pause"), [(1, 1.0), (0, 3.5)])
 def test_it_maintains_every_second_and_less_often_when_idle(
     store: Records, busy: int, pause: float
 ) -> None:

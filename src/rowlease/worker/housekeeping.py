@@ -25,7 +25,7 @@ from rowlease.worker.timings import HEARTBEAT_ANSWER, HEARTBEAT_SPREAD
 MAINTAIN = 1.0
 #: Seconds between two calls of `maintain` while no task runs. Claims of idle workers find what is
 #: due and leases that have run out, so this decides when batches end and old rows go.
-MAINTAIN_IDLE = 3.0
+MAINTAIN_IDLE = 3.5
 #: The shortest pause between two calls, in seconds.
 SHORTEST_PAUSE = 0.02
 
