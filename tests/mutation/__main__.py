@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from tests.machine import TOOLS
 from tests.mutation.linted import can_be_linted, lint
-from tests.mutation.mutants import ROOT, Mutant, apply, mutants
+from tests.mutation.mutants import ROOT, Mutant, apply, changed, mutants
 from tests.servers import embedded_server
 
 COPIED = (
@@ -67,16 +67,16 @@ class Verdict(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=first_line())
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
-    parser.add_argument("--only", default="", help="mutants whose path or name holds this text")
+    parser.add_argument("--only", default="", help="mutants whose file or name holds this text")
     parser.add_argument("--list", action="store_true", help="list the mutants and run nothing")
     parser.add_argument("--lint", action="store_true", help="only those that the lint may notice")
     parser.add_argument("--skip-baseline", action="store_true", help="the tests are known to pass")
     given = parser.parse_args(arguments)
     chosen = [one for one in mutants() if given.only in one.path or given.only in one.name]
     if not chosen:
-        parser.error(f"no mutant has {given.only!r} in its path or name")
+        parser.error(f"no mutant has {given.only!r} in its file or name")
     for one in chosen:
-        apply(one, ROOT, check=True)  # before anything is run
+        changed(one, ROOT)  # before anything is run
     if given.list:
         for one in chosen:
             print(f"{one.path:60} {one.name}")  # noqa: T201 - a command's output

@@ -1,23 +1,22 @@
 """The mutants of this folder, and how one is put into a copy of the checkout.
 
-A mutant is an entry of a TOML file:
+A file has the mutants of a folder of `sql/` or of a package: a target for each routine or module,
+and in it its mutants:
 
+    [[target]]
     file = "sql/sqlserver/dequeue/internal/lease.sql"   # of each mutant that names none
     tests = ["tests/tsql/test_lint.py"]                 # those that are to notice, in order
 
-    [[mutant]]
+    [[target.mutant]]
     name = "a claim waits for rows that another claim has locked"
     old = "updlock, readpast, rowlock"                  # a text that the file has once
     new = "updlock, rowlock"                            # what stands there instead
 
-One that changes several places has `edits`, a list of tables with `file`, `old` and `new`. A diff
-that begins with `mutant:` and `tests:` is a mutant, too.
+A mutant that changes several places has `edits`, a list of tables with `file`, `old` and `new`.
 """
 
 from __future__ import annotations
 
-import re
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,32 +38,28 @@ class Mutant(NamedTuple):
     """One guard, broken.
 
     Attributes:
-        source: the TOML file or the diff.
         name: what is missing.
         tests: files that are to notice, in the order to try.
-        edits: what it changes; of a diff nothing is known.
+        edits: what it changes.
     """
 
-    source: Path
     name: str
     tests: tuple[str, ...]
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[Edit, ...]
 
     @property
     def path(self) -> str:
-        return self.source.relative_to(HERE).with_suffix("").as_posix()
+        return self.edits[0].file
 
 
 def mutants() -> list[Mutant]:
     """All mutants of this folder.
 
     Raises:
-        ValueError: one has no name, no test or no text, two of a file have one name, or a test is
-            not there.
+        ValueError: one has no name, no test or no text, two of a target have one name, or a test
+            is not there.
     """
-    found = [read_diff(file) for file in sorted(HERE.rglob("*.diff"))]
-    for file in sorted(HERE.rglob("*.toml")):
-        found += read_toml(file)
+    found = [one for file in sorted(HERE.rglob("*.toml")) for one in read_toml(file)]
     for one in found:
         for test in one.tests:
             if not (ROOT / test.partition("::")[0]).exists():
@@ -73,30 +68,23 @@ def mutants() -> list[Mutant]:
 
 
 def read_toml(file: Path) -> Iterator[Mutant]:
-    given = tomllib.loads(file.read_text(encoding="utf-8"))
-    names = set()
-    for entry in given.pop("mutant"):
-        one = given | entry
-        try:
-            mutant = Mutant(file, one["name"], tuple(one["tests"]), tuple(edits_of(one)))
-        except KeyError as missing:
-            raise ValueError(f"{file}: a mutant has no {missing}: {entry}") from missing
-        if mutant.name in names:
-            raise ValueError(f"{file}: two mutants are called {mutant.name}")
-        names.add(mutant.name)
-        yield mutant
+    for target in tomllib.loads(file.read_text(encoding="utf-8"))["target"]:
+        names = set()
+        for entry in target.pop("mutant"):
+            one = target | entry
+            try:
+                mutant = Mutant(one["name"], tuple(one["tests"]), tuple(edits_of(one)))
+            except KeyError as missing:
+                raise ValueError(f"{file}: a mutant has no {missing}: {entry}") from missing
+            if mutant.name in names:
+                raise ValueError(f"{file}: two mutants are called {mutant.name}")
+            names.add(mutant.name)
+            yield mutant
 
 
 def edits_of(one: dict[str, Any]) -> Iterator[Edit]:
     for edit in one.get("edits", [one]):
         yield Edit(edit.get("file", one.get("file")), edit["old"], edit["new"])
-
-
-def read_diff(file: Path) -> Mutant:
-    head = re.match(r"mutant: (.+)\ntests: (.+)\n--- a/", file.read_text(encoding="utf-8"))
-    if head is None:
-        raise ValueError(f"{file}: the first two lines must be `mutant: ...` and `tests: ...`")
-    return Mutant(file, head[1], tuple(head[2].split()))
 
 
 def changed(one: Mutant, root: Path) -> dict[str, str]:
@@ -116,20 +104,11 @@ def changed(one: Mutant, root: Path) -> dict[str, str]:
     return texts
 
 
-def apply(one: Mutant, root: Path, *, check: bool = False) -> None:
-    """Put a mutant into a copy of the checkout, or only see that it fits.
+def apply(one: Mutant, root: Path) -> None:
+    """Put a mutant into a copy of the checkout.
 
     Raises:
         ValueError: it does not fit.
     """
-    if one.edits:
-        for name, text in changed(one, root).items():
-            if not check:
-                (root / name).write_text(text, encoding="utf-8")
-        return
-    command = ["git", "apply", "--unidiff-zero", "--recount", *(["--check"] if check else [])]
-    done = subprocess.run(
-        [*command, str(one.source)], cwd=root, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise ValueError(f"{one.path}.diff does not apply: {done.stderr.strip()}")
+    for name, text in changed(one, root).items():
+        (root / name).write_text(text, encoding="utf-8")

@@ -10,9 +10,10 @@ from tests.mutation import mutants
 from tests.mutation.mutants import apply, changed, read_toml
 
 TWO_PLACES = """
+[[target]]
 tests = ["tests/unit/test_a.py"]
 
-[[mutant]]
+[[target.mutant]]
 name = "both guards are missing"
 edits = [
   { file = "a.py", old = "if a:", new = "if True:" },
@@ -20,10 +21,11 @@ edits = [
 ]
 """
 ONE = """
+[[target]]
 file = "a.py"
 tests = ["tests/unit/test_a.py"]
 
-[[mutant]]
+[[target.mutant]]
 name = "a guard is missing"
 old = "if a:"
 new = "if True:"
@@ -58,7 +60,7 @@ def test_a_text_that_is_not_there_once_is_an_error(checkout: Path, text: str, co
     (checkout / "a.py").write_text(text)
     (one,) = read(checkout, ONE)
     with pytest.raises(ValueError, match=f"this text {count} times"):
-        apply(one, checkout, check=True)
+        changed(one, checkout)
 
 
 @pytest.mark.parametrize("missing", ["name", "old", "new", "tests"])
@@ -70,4 +72,4 @@ def test_a_mutant_without_a_part_is_an_error(checkout: Path, missing: str) -> No
 
 def test_two_mutants_of_one_name_are_an_error(checkout: Path) -> None:
     with pytest.raises(ValueError, match="two mutants are called a guard is missing"):
-        read(checkout, ONE + ONE[ONE.index("[[mutant]]") :])
+        read(checkout, ONE + ONE[ONE.index("[[target.mutant]]") :])
