@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -165,6 +167,33 @@ def test_due_times_of_all_years_but_no_others_are_written() -> None:
     for outside in earliest - 1, latest + 1:
         with pytest.raises(InvalidRequest, match=f"^{DUE_RANGE}$"):
             as_staged("due_time", due(0, outside, None))
+
+
+IMPORTS_NO_PANDAS = """
+import sys
+import pyarrow as pa
+from pyarrow import csv
+from rowlease.model import Begun
+from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block, number, numbers, text
+
+types = {"payload": pa.large_string(), "priority": pa.int32(), "due": pa.timestamp("us", "UTC")}
+given = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+rows = pa.py_buffer(b"payload,priority,due\\n{},70,2026-01-01T00:00:00Z\\n,,\\n")
+(frame,) = csv.read_csv(rows, convert_options=given).to_batches()
+staged = [as_staged("priority", frame["priority"]), as_staged("due_time", frame["due"])]
+assert staged == [frame["priority"], frame["due"]]
+block, clamped = lane_block(frame, Begun(7, 9), 3, "send", True)
+assert block.splitlines() == [b'7,3,true,9,"send","{}"', b'7,3,,0,"send","{}"'], block
+assert clamped == 1
+columns = [pa.repeat(text("\u00e4"), 2), pa.repeat(number(1 << 40), 2), numbers(range(5, 7))]
+block = as_csv(columns, "abc")
+assert block.decode() == '"\u00e4",1099511627776,5\\n"\u00e4",1099511627776,6\\n', block
+assert "pandas" not in sys.modules
+"""
+
+
+def test_a_process_of_spark_writes_without_importing_pandas() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTS_NO_PANDAS], check=True)
 
 
 def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None:

@@ -1,8 +1,15 @@
-"""Converts the Arrow batches of a frame to blocks of CSV for COPY."""
+"""Converts the Arrow batches of a frame to blocks of CSV for COPY.
+
+PyArrow imports pandas to convert a value of Python, which takes each of Spark's processes longer
+than a small load. So constants are made of bytes here.
+"""
 
 from __future__ import annotations
 
+import struct
+from array import array
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rowlease.errors import InvalidRequest
@@ -30,21 +37,58 @@ def lane_block(
 
     rows = batch.num_rows
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
-    priorities = given.get("priority", pa.nulls(rows, pa.int32())).fill_null(0)
-    clamped = compute.sum(compute.greater(priorities, run.max_priority)).as_py() or 0
+    highest = number(run.max_priority)
+    priorities = filled(given.get("priority", pa.nulls(rows, pa.int32())), number(0))
+    clamped = compute.sum(compute.greater(priorities, highest)).as_py() or 0
     columns = [
-        pa.repeat(run.run_number, rows),
-        pa.repeat(part, rows),
-        pa.array([ends_part or None, *[None] * (rows - 1)][:rows], pa.bool_()),
-        compute.min_element_wise(priorities, run.max_priority),
-        given.get("kind", pa.nulls(rows, pa.string())).fill_null(kind or ""),
-        given["payload"].fill_null("{}"),
+        pa.repeat(number(run.run_number), rows),
+        pa.repeat(number(part), rows),
+        first_true(rows) if ends_part else pa.nulls(rows, pa.bool_()),
+        compute.min_element_wise(priorities, highest),
+        filled(given.get("kind", pa.nulls(rows, pa.string())), text(kind or "")),
+        filled(given["payload"], text("{}")),
     ]
     names = [*LANE]
     if "headers" in given:
         columns.append(given["headers"])
         names.append("headers")
     return as_csv(columns, names), clamped
+
+
+def number(value: int) -> Any:
+    """An integer as a scalar."""
+    return numbers([value])[0]
+
+
+def numbers(values: Sequence[int]) -> Any:
+    """Integers as a column."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(array("q", values))])
+
+
+def text(value: str) -> Any:
+    """A string as a scalar."""
+    import pyarrow as pa
+
+    utf8 = value.encode()
+    offsets = pa.py_buffer(struct.pack("=2i", 0, len(utf8)))
+    return pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(utf8)])[0]
+
+
+def filled(column: Any, value: Any) -> Any:
+    """The column with a scalar in the place of nulls."""
+    from pyarrow import compute
+
+    return compute.coalesce(column, value.cast(column.type))
+
+
+def first_true(rows: int) -> Any:
+    """A column with true in the first row, and null in the others."""
+    import pyarrow as pa
+
+    bits = pa.py_buffer(b"\1" + bytes(rows // 8))
+    return pa.Array.from_buffers(pa.bool_(), rows, [bits, bits])
 
 
 def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
@@ -68,12 +112,15 @@ def as_staged(name: str, column: Any) -> Any:
     from pyarrow import compute
 
     if name == "priority":
-        high = compute.min_element_wise(column, MAX_INTEGER, skip_nulls=False)
-        return compute.max_element_wise(high, -MAX_INTEGER, skip_nulls=False).cast(pa.int32())
+        high = compute.min_element_wise(column, number(MAX_INTEGER), skip_nulls=False)
+        low = number(-MAX_INTEGER)
+        return compute.max_element_wise(high, low, skip_nulls=False).cast(pa.int32())
     if name == "due_time":
-        utc = pa.timestamp("us", "UTC")
-        times = column.cast(utc)
-        earliest, latest = (pa.scalar(time, utc).value for time in DUE_TIMES)
+        times = column.cast(pa.timestamp("us", "UTC"))
+        earliest, latest = (
+            (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+            for time in DUE_TIMES
+        )
         found = compute.min_max(times)
         if (
             found["min"].is_valid

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from rowlease.errors import ConfigError, InvalidRequest, LoadLost
 from rowlease.model import Begun, Promoted, StreamBatch
-from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block
+from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block, number, numbers, text
 from rowlease.spark.columns import FOR_LANE
 from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
 from rowlease.spark.load_progress import Reporter
@@ -114,7 +114,7 @@ class Parts:
                     store.report_load(load_id, run.run_number, 0)
                     raise
             else:
-                blocks = self._blocks(load_id, batches, part, reporter)
+                blocks = self._blocks(load_id, run, batches, part, reporter)
                 store.copy_rows("staging", [*IDS, *self._columns], blocks)
             reporter.report()
         return part
@@ -131,7 +131,7 @@ class Parts:
             reporter.add(batch.num_rows)
 
     def _blocks(
-        self, load_id: str, batches: Iterator[Any], part: Part, reporter: Reporter
+        self, load_id: str, run: Begun, batches: Iterator[Any], part: Part, reporter: Reporter
     ) -> Iterator[bytes]:
         """The rows as CSV for the table `staging`."""
         import pyarrow as pa
@@ -145,9 +145,9 @@ class Parts:
                     f"a partition has over {1 << ROW_BITS} rows; repartition the frame"
                 )
             columns = [
-                pa.repeat(load_id, rows),
-                pa.repeat(part.run_number, rows),
-                pa.array(range(first, first + rows), pa.int64()),
+                pa.repeat(text(load_id), rows),
+                pa.repeat(number(run.run_number), rows),
+                numbers(range(first, first + rows)),
                 *(as_staged(name, batch.column(name)) for name in self._columns),
             ]
             yield as_csv(columns, [*IDS, *self._columns])
