@@ -6,15 +6,11 @@ answer. It waits for a few clients only, and not for long.
 
 from __future__ import annotations
 
-import sys
-import threading
+import socket
 from collections import Counter
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
 from ipaddress import IPv4Address, ip_address, ip_network
-from socket import SHUT_RDWR, socket
-from socketserver import TCPServer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rowlease.clock import now
 
@@ -41,65 +37,55 @@ def network_of(address: str) -> str:
 class OpenConnection(NamedTuple):
     """An open connection, its network, and since when the server waits for it."""
 
-    connection: socket
+    connection: socket.socket
     network: str
     since: float
 
 
 class SilentClients:
-    """The clients of one server. Every method is safe from any thread."""
+    """The clients of one server, in its one thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         # By file descriptor. The longest silent of those that are waited for is the first.
         self._waiting: dict[int, OpenConnection] = {}
         self._busy: dict[int, OpenConnection] = {}
 
-    def accepted(self, connection: socket, address: str) -> None:
+    def accepted(self, connection: socket.socket, address: str) -> None:
         """Wait for the request of a new client.
 
         If the server waits for too many clients, the longest silent one of the network that has
         most of them is disconnected. So clients of other networks always find a place.
         """
         number = connection.fileno()
-        with self._lock:
-            self._waiting.pop(number, None)  # it was closed, and its number is used again
-            self._busy.pop(number, None)
-            self._waiting[number] = OpenConnection(connection, network_of(address), now())
-            if len(self._waiting) > MAX_SILENT:  # the first look is fast, for a flood of clients
-                self._forget_closed()
-            if len(self._waiting) > MAX_SILENT:
-                networks = Counter(client.network for client in self._waiting.values())
-                crowd = networks.most_common(1)[0][0]
-                self._disconnect(
-                    next(n for n, client in self._waiting.items() if client.network == crowd)
-                )
+        self._waiting.pop(number, None)  # it was closed, and its number is used again
+        self._busy.pop(number, None)
+        self._waiting[number] = OpenConnection(connection, network_of(address), now())
+        if len(self._waiting) > MAX_SILENT:  # the first look is fast, for a flood of clients
+            self._forget_closed()
+        if len(self._waiting) > MAX_SILENT:
+            networks = Counter(client.network for client in self._waiting.values())
+            crowd = networks.most_common(1)[0][0]
+            self._disconnect(
+                next(n for n, client in self._waiting.items() if client.network == crowd)
+            )
 
-    def worked_for(self, number: int) -> bool:
-        """The whole request of this client, a file descriptor, has arrived.
-
-        Returns:
-            False if it was disconnected before.
-        """
-        with self._lock:
-            if client := self._waiting.pop(number, None):
-                self._busy[number] = client
-            return number in self._busy
+    def worked_for(self, number: int) -> None:
+        """The whole request of this client, a file descriptor, has arrived."""
+        if client := self._waiting.pop(number, None):
+            self._busy[number] = client
 
     def waited_for(self, number: int) -> None:
         """This client, a file descriptor, has to read an answer, or to send another request."""
-        with self._lock:
-            if client := self._busy.pop(number, None) or self._waiting.pop(number, None):
-                self._waiting[number] = client._replace(since=now())
+        if client := self._busy.pop(number, None) or self._waiting.pop(number, None):
+            self._waiting[number] = client._replace(since=now())
 
     def disconnect_late(self) -> None:
         """Disconnect the clients that were waited for too long. Call this often."""
         at = now()
-        with self._lock:
-            while (number := next(iter(self._waiting), None)) is not None:
-                if at - self._waiting[number].since <= SILENT_SECONDS:
-                    return
-                self._disconnect(number)
+        while (number := next(iter(self._waiting), None)) is not None:
+            if at - self._waiting[number].since <= SILENT_SECONDS:
+                return
+            self._disconnect(number)
 
     def _forget_closed(self) -> None:
         for clients in (self._waiting, self._busy):
@@ -110,44 +96,28 @@ class SilentClients:
     def _disconnect(self, number: int) -> None:
         client = self._waiting.pop(number)
         with suppress(OSError):  # it has gone by itself
-            client.connection.shutdown(SHUT_RDWR)  # whoever reads or writes ends, and closes it
+            # Whoever reads from it, or writes to it, ends and closes it.
+            client.connection.shutdown(socket.SHUT_RDWR)
 
 
-class LimitedServer(TCPServer):
-    """A server of threads that waits for a limited number of clients."""
+class ListeningSocket(socket.socket):
+    """A socket that knows the clients that it accepts."""
 
-    request_queue_size = 1024
+    clients: SilentClients
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        self.clients = SilentClients()
-        super().__init__(*given, **named)
+    @classmethod
+    def at(cls, host: str, port: int) -> ListeningSocket:
+        """Listen on this address.
 
-    def get_request(self) -> tuple[Any, Any]:
-        connection, address = super().get_request()
+        Raises:
+            OSError: the address or the port cannot be used.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        made = cls(fileno=socket.create_server((host, port), family=family).detach())
+        made.clients = SilentClients()
+        return made
+
+    def accept(self) -> tuple[socket.socket, object]:
+        connection, address = super().accept()
         self.clients.accepted(connection, address[0])
         return connection, address
-
-    def service_actions(self) -> None:
-        super().service_actions()
-        self.clients.disconnect_late()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # the client has gone
-            super().handle_error(request, client_address)
-
-
-class LimitedHandler(BaseHTTPRequestHandler):
-    """Answers a client of a `LimitedServer`, and logs nothing, because probes are frequent."""
-
-    #: Seconds within which a client must read an answer.
-    timeout = SILENT_SECONDS
-
-    def parse_request(self) -> bool:
-        assert isinstance(self.server, LimitedServer)
-        if not super().parse_request():
-            return False
-        # The end of a connection looks like the end of a request.
-        return self.server.clients.worked_for(self.connection.fileno())
-
-    def log_message(self, *_: object) -> None:
-        pass

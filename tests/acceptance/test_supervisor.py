@@ -435,4 +435,4 @@ def test_an_address_in_use_is_an_error(dsn: str, tmp_path: Path) -> None:
             code, _ = command.ended()
             command.all_ended()
     assert code == 2
-    assert f"cannot listen for health probes at 127.0.0.1:{port}" in command.printed[-1]
+    assert f"cannot listen at 127.0.0.1:{port}" in command.printed[-1]

@@ -37,6 +37,7 @@ from rowlease.events import (
     StoreLost,
     WorkerDied,
 )
+from rowlease.http_server import HttpServer
 from rowlease.metrics import exporter
 from rowlease.metrics.examination import Examination
 from rowlease.metrics.exporter import DatabaseMetrics
@@ -47,7 +48,7 @@ from rowlease.model import Depth, Finding, LeasedRequest, Metric, Outcome, Queue
 from rowlease.store import Store
 from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
-from rowlease.worker.host.health_server import HealthServer
+from rowlease.worker.host.probes import probe_answers
 from rowlease.worker.host.supervisor import Supervisor
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -239,7 +240,7 @@ def test_a_scrape_counts_a_worker_while_it_is_being_replaced(
 # -- the port ----------------------------------------------------------------------------------
 
 
-def asked(server: HealthServer, path: str, accept: str = "") -> tuple[int, str, str]:
+def asked(server: HttpServer, path: str, accept: str = "") -> tuple[int, str, str]:
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
         connection.request("GET", path, headers={"Accept": accept} if accept else {})
         answer = connection.getresponse()
@@ -253,7 +254,7 @@ def test_metrics_are_on_the_port_of_the_probes() -> None:
     def scrape(accept: str) -> tuple[str, bytes]:
         return worker_exposition(tally, {"slots": 4}, accept)
 
-    with HealthServer("127.0.0.1", 0, lambda: health, scrape) as server:
+    with HttpServer("127.0.0.1", 0, probe_answers(lambda: health, scrape)) as server:
         code, kind, body = asked(server, "/metrics")
         assert (code, kind.partition(";")[0]) == (200, "text/plain")
         check(samples(body))
@@ -261,7 +262,7 @@ def test_metrics_are_on_the_port_of_the_probes() -> None:
         assert kind.startswith("application/openmetrics-text")
         assert body.endswith("# EOF\n")
         assert asked(server, "/ready")[0] == 503
-    with HealthServer("127.0.0.1", 0, lambda: health) as server:
+    with HttpServer("127.0.0.1", 0, probe_answers(lambda: health)) as server:
         code, _, body = asked(server, "/metrics")
         assert (code, "pip install 'rowlease[metrics]'" in body) == (404, True)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import os
 import queue
+import select
 import socket
 import threading
 from datetime import UTC, datetime, timedelta
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -24,11 +28,12 @@ from rowlease.events import (
     WorkerStopped,
     WorkerStopping,
 )
+from rowlease.http_server import MAX_REQUEST, HttpAnswer, HttpServer, read_address
 from rowlease.worker.call_monitor import Call
 from rowlease.worker.host import health as module
 from rowlease.worker.host.health import Health, HealthReport
 from rowlease.worker.host.health_reporter import HealthReporter, interval_of
-from rowlease.worker.host.health_server import HealthFile, HealthServer, answer, read_address
+from rowlease.worker.host.probes import HealthFile, answer, probe_answers
 from rowlease.worker.host.systemd import Systemd
 from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
 
@@ -186,24 +191,74 @@ def test_a_draining_worker_is_live_to_its_end(
 @pytest.mark.parametrize(
     ("path", "report", "code"),
     [
-        ("/live", READY, 200),
-        ("/live?x=1", READY._replace(live=False), 503),
-        ("/ready", READY, 200),
-        ("/ready/", READY._replace(ready=False, why=("x",)), 503),
-        ("/", READY, 404),
-        ("/slots", READY, 404),
-        ("/_replace", READY, 404),
-        ("/startup", READY._replace(ready=False), 200),
-        ("/startup", READY._replace(started=False), 503),
+        ("live", READY, 200),
+        ("live", READY._replace(live=False), 503),
+        ("ready", READY, 200),
+        ("ready", READY._replace(ready=False, why=("x",)), 503),
+        ("", READY, 404),
+        ("slots", READY, 404),
+        ("_replace", READY, 404),
+        ("startup", READY._replace(ready=False), 200),
+        ("startup", READY._replace(started=False), 503),
     ],
 )
 def test_a_probe_is_answered_by_its_path(path: str, report: HealthReport, code: int) -> None:
     assert answer(path, report)[0] == code
 
 
+@pytest.mark.parametrize(
+    ("sent", "code", "is_answered"),
+    [
+        (b"GET /live?x=1 HTTP/1.1\r\nHost: x\r\n\r\n", 200, True),
+        (b"GET //ready/ HTTP/1.0\n\n", 200, True),
+        (b"HEAD /live HTTP/1.1\r\n\r\n", 200, False),
+        (b"POST /live HTTP/1.1\r\n\r\n", 501, True),
+        (b"\r\n\r\n", 400, True),
+        (b"GET\xff /live\r\n\r\n", 400, True),
+        (b"GET /live HTTP/1.1\r\n" + 200 * b"a: b\r\n" + b"\r\n", 400, True),
+        (b"GET /live HTTP/1.1\r\na: " + MAX_REQUEST * b"x", 400, True),
+        (b"GET /error HTTP/1.1\r\n\r\n", 500, False),
+    ],
+)
+def test_every_request_gets_one_answer(sent: bytes, code: int, is_answered: bool) -> None:
+    def answered(path: str, _: Message) -> HttpAnswer:
+        if path == "error":
+            raise RuntimeError
+        return HttpAnswer(200, "text/plain", path.encode())
+
+    with (
+        HttpServer("127.0.0.1", 0, answered) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
+    ):
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)  # it still reads
+        head, _, body = b"".join(iter(lambda: client.recv(65_536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 %d " % code)
+    assert bool(body) == is_answered
+
+
+def test_a_request_may_come_in_parts() -> None:
+    with (
+        HttpServer("127.0.0.1", 0, lambda path, _: HttpAnswer(200, "text/plain", b"ok")) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
+    ):
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in (b"GET /li", b"ve HTTP/1.1\r\n\r", b"\n"):
+            assert not select.select([client], [], [], 0.05)[0]
+            client.sendall(part)
+        assert client.recv(100).startswith(b"HTTP/1.0 200 OK\r\n")
+
+
+def test_who_accepts_gzip_gets_it() -> None:
+    with HttpServer("127.0.0.1", 0, lambda *_: HttpAnswer(200, "text/plain", b"text")) as server:
+        request = Request(f"http://127.0.0.1:{server.port}", headers={"Accept-Encoding": "gzip"})
+        with urlopen(request, timeout=60) as answered:
+            assert gzip.decompress(answered.read()) == b"text"
+
+
 def test_a_silent_client_does_not_delay_other_clients() -> None:
     with (
-        HealthServer("127.0.0.1", 0, lambda: READY) as server,
+        HttpServer("127.0.0.1", 0, probe_answers(lambda: READY)) as server,
         socket.create_connection(("127.0.0.1", server.port)),
     ):
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)

@@ -67,7 +67,8 @@ def dashboard(
     needs_extra("dashboard", "starlette", "jinja2", "uvicorn")
     from rowlease.client.database import database
     from rowlease.dashboard import Dashboard
-    from rowlease.dashboard.serving import ListeningSocket, serve
+    from rowlease.dashboard.serving import serve
+    from rowlease.silent_clients import ListeningSocket
     from rowlease.store import open_store
 
     reader, operator = os.environ.get(READER_TOKEN), os.environ.get(OPERATOR_TOKEN)

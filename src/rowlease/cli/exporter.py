@@ -6,12 +6,13 @@ import logging
 import threading
 from contextlib import closing
 from datetime import timedelta
+from email.message import Message
 from functools import partial
 
 import click
 
 from rowlease.cli.options import dsn_option, duration, needs_extra
-from rowlease.errors import ConfigError, StoreError
+from rowlease.errors import StoreError
 
 #: The default port on the loopback address.
 PORT = "9640"
@@ -23,7 +24,7 @@ PORT = "9640"
     default=PORT,
     show_default=True,
     metavar="[HOST:]PORT",
-    help="Answer GET /metrics at this address. Without HOST, only programs on this host can "
+    help="HttpAnswer GET /metrics at this address. Without HOST, only programs on this host can "
     "connect.",
 )
 @click.option(
@@ -43,15 +44,15 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
     """
     needs_extra("metrics", "prometheus_client", command="exporter")
     from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.exposition import choose_encoder
 
     from rowlease.cli.logs import set_up_logging
     from rowlease.client.database import database
     from rowlease.doctor import examine
+    from rowlease.http_server import HttpAnswer, HttpServer, read_address
     from rowlease.metrics.examination import Examination
     from rowlease.metrics.exporter import DatabaseMetrics
-    from rowlease.metrics.server import metrics_server
     from rowlease.store import open_store
-    from rowlease.worker.host.health_server import read_address
     from rowlease.worker.host.signals import stopped_by_signals
 
     set_up_logging("text", "info", with_process=False)
@@ -74,11 +75,12 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
             examination.examine()
             click.echo(generate_latest(registry), nl=False)  # noqa: TID251
             return
-        try:
-            server = metrics_server(host, port, registry)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
-        log.info("metrics of %s at http://%s:%d/metrics", store.where, host, server.server_port)
-        stop = threading.Thread(target=server.shutdown).start
-        with server, examination, stopped_by_signals(stop):
-            server.serve_forever()
+
+        def answer(_: str, headers: Message) -> HttpAnswer:
+            encode, content_type = choose_encoder(headers.get("Accept", ""))
+            return HttpAnswer(200, content_type, encode(registry))
+
+        stop = threading.Event()
+        with HttpServer(host, port, answer) as server, examination, stopped_by_signals(stop.set):
+            log.info("metrics of %s at http://%s:%d/metrics", store.where, host, server.port)
+            stop.wait()

@@ -23,10 +23,12 @@ def health_probes(
     if address is None:
         yield
         return
-    from rowlease.worker.host.health_server import HealthServer, read_address
+    from rowlease.http_server import HttpServer, read_address
+    from rowlease.worker.host.probes import probe_answers
 
     host, port = read_address(address)
-    with HealthServer(host, port, report, scrapes_of(report, tally, dsn)) as server:
+    answers = probe_answers(report, scrapes_of(report, tally, dsn))
+    with HttpServer(host, port, answers) as server:
         logging.getLogger("rowlease").info("health probes at http://%s:%d/ready", host, server.port)
         yield
 
@@ -57,7 +59,7 @@ def scrapes_of(
 def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
     """The outlets for health reports, and the seconds between two reports."""
     from rowlease.worker.host.health_reporter import interval_of
-    from rowlease.worker.host.health_server import HealthFile
+    from rowlease.worker.host.probes import HealthFile
     from rowlease.worker.host.systemd import Systemd
 
     systemd = Systemd.of_environment()

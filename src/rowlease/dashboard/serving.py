@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,30 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rowlease.silent_clients import SilentClients
-
-
-class ListeningSocket(socket.socket):
-    """A socket that accepts clients of the dashboard."""
-
-    clients: SilentClients
-
-    @classmethod
-    def at(cls, host: str, port: int) -> ListeningSocket:
-        """Listen on this address.
-
-        Raises:
-            OSError: the address or the port cannot be used.
-        """
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        made = cls(fileno=socket.create_server((host, port), family=family).detach())
-        made.clients = SilentClients()
-        return made
-
-    def accept(self) -> tuple[socket.socket, object]:
-        connection, address = super().accept()
-        self.clients.accepted(connection, address[0])
-        return connection, address
+from rowlease.silent_clients import ListeningSocket
 
 
 def serve(
