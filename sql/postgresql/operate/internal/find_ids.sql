@@ -109,7 +109,7 @@ begin
        and (v_f.kind is null or r.kind = v_f.kind)
        and (v_f.error is null or position(lower(v_f.error) in lower(r.last_error)) > 0)
        and (v_f.error_pattern is null or v_f.error_pattern = left(regexp_replace(
-             split_part(r.last_error, e'\n', 1), '[0-9]+', '#', 'g'), 200))
+             split_part(left(r.last_error, 250), e'\n', 1), '[0-9]+', '#', 'g'), 200))
        and (v_f.dedup_key is null or r.dedup_key = v_f.dedup_key)
        and (v_f.group_key is null or r.group_key = v_f.group_key)
        and (v_f.load_id is null or r.load_id = v_f.load_id)
