@@ -85,6 +85,25 @@ def test_the_quick_start_runs_unchanged(
     ]
 
 
+def test_the_first_steps_lead_to_a_dead_letter_and_out_of_it(
+    repository: Path, tmp_path: Path, dsn: str
+) -> None:
+    page = repository / "docs" / "first-steps.md"
+    for block in code_blocks(page, "python"):
+        (tmp_path / block.split()[1]).write_text(block)
+    program(tmp_path, dsn, "order.py")
+    program(tmp_path, dsn, "-m", "rowlease", "worker", "shop", "--burst")
+    listed = run(dsn, "requests list")
+    assert re.search(r"^2 .*Failed", listed, re.M)
+    assert re.search(r"^1 .*Complete", listed, re.M)
+    for told in re.findall(r"^rowlease (requests .*?) *#", page.read_text(), re.M)[1:]:
+        if "errors" in told:
+            assert "this is no address: nowhere" in run(dsn, told)
+        else:
+            assert run(dsn, told).startswith("1 request was ")
+            program(tmp_path, dsn, "-m", "rowlease", "worker", "shop", "--burst")
+
+
 def test_the_features_of_the_readme_do_what_it_says(
     repository: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
