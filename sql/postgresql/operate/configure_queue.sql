@@ -23,9 +23,9 @@ begin
     raise exception using errcode = 'RL010', message = 'the name of a queue must not end in a blank';
   end if;
   select k into v_unknown from json_object_keys(p_settings) k
-   where k not in (select a.attname from pg_attribute a
-                    where a.attrelid = 'rowlease.queue_settings'::regclass and a.attnum > 0
-                      and a.attname not in ('queue_name', 'consumer_priorities'));
+   where k in ('queue_name', 'consumer_priorities')
+      or k not in (select a.attname from pg_attribute a
+                    where a.attrelid = 'rowlease.queue_settings'::regclass and a.attnum > 0);
   if found then
     raise exception using errcode = 'RL010', message = format(
       'there is no setting "%s"; the settings are the columns of queue_settings', v_unknown);
@@ -68,10 +68,9 @@ begin
          set priority = v_settings.max_priority, returned = q.status = 'Pending'
         from lowered l where q.request_id = l.request_id)
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
-    select p_queue_name, c.priority, coalesce(sum(c.sign) filter (where c.status = 'Scheduled'), 0),
-           coalesce(sum(c.sign) filter (where c.status = 'Pending'), 0),
-           coalesce(sum(c.sign) filter (where c.status = 'Processing'), 0),
-           coalesce(sum(c.sign) filter (where c.status = 'Failed'), 0)
+    select p_queue_name, c.priority, sum(c.sign * (c.status = 'Scheduled')::integer),
+           sum(c.sign * (c.status = 'Pending')::integer),
+           sum(c.sign * (c.status = 'Processing')::integer), sum(c.sign * (c.status = 'Failed')::integer)
       from (select l.priority, l.status, -1 as sign from lowered l
             union all select v_settings.max_priority, l.status, 1 from lowered l) c
      group by c.priority;
@@ -84,5 +83,7 @@ exception
   when check_violation or not_null_violation or numeric_value_out_of_range
        or invalid_text_representation then
     raise exception using errcode = 'RL010',
-      message = format('a setting of queue "%s" is out of range: %s', p_queue_name, sqlerrm);
+      message = format('a setting of queue "%s" is out of range: %s', p_queue_name, case
+        when sqlerrm like '%rate"' then 'a rate is like 100/1m; to stop a queue, pause it'
+        else sqlerrm end);
 end $$;

@@ -47,7 +47,7 @@ if exists (select 1 from openjson(@p_settings) as j
               and not exists (select 1 from rowlease_internal.rate_parts(j.value) as r
                                where r.num_starts between 1 and 9999999 and r.period_ms >= 1))
 begin
-  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: a rate is like 100/1m');
+  set @says = concat(N'a setting of queue "', @p_queue_name, N'" is out of range: a rate is like 100/1m; to stop a queue, pause it');
   throw 51010, @says, 1;
 end;
 begin try
