@@ -59,6 +59,7 @@ PAGES = {
     "workers and leases": "/workers",
     "schedules": "/schedules",
     "loads": "/loads",
+    "history": "/history",
     "health": "/health",
     "audit": "/audit",
 }
