@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -75,6 +77,20 @@ def served(dsn: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_request_with_two_lengths_is_the_last_of_its_connection(
+    served: tuple[str, subprocess.Popen[str]],
+) -> None:
+    address = urlsplit(served[0])
+    with socket.create_connection((address.hostname, address.port), timeout=60) as client:
+        client.sendall(
+            b"GET /static/icon.svg HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            b"GET /static/icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
+        answers = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert re.findall(rb"HTTP/1.1 \d+", answers) == [b"HTTP/1.1 400"]
 
 
 def test_it_serves_until_it_is_stopped(served: tuple[str, subprocess.Popen[str]]) -> None:

@@ -122,6 +122,9 @@ class Dashboard:
 
     def _guarded(self, request: Request) -> ASGIApp:
         """The application that answers: the routes, a redirect to the login page, or a refusal."""
+        if {"content-length", "transfer-encoding"} <= set(request.headers):
+            # A proxy may take another length, and then sees other requests on the connection.
+            return self._refusal(request, Refused(400, "the request has two lengths"))
         try:
             visitor = self._guard.visitor(request)
         except Refused as refused:
@@ -246,7 +249,9 @@ class Dashboard:
 
     def _refusal(self, request: Request, refused: Refused) -> Response:
         context = {"status": refused.status, "message": str(refused)}
-        return self._render(request, "error.html", context, refused.status)
+        response = self._render(request, "error.html", context, refused.status)
+        response.headers["connection"] = "close"  # what comes after it may be a part of it
+        return response
 
     def _render(
         self, request: Request, template: str, context: dict[str, Any], status: int = 200

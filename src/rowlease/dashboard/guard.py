@@ -175,7 +175,7 @@ class Guard:
         address = network_of(address)
         failed = [time for time in self._failures.get(address, []) if time > now - 60]
         if len(failed) >= FAILURES:
-            raise Refused(429, "too many failed logins; wait a minute")
+            raise Refused(429, f"too many failed logins from {address}; wait a minute")
         given = _digest(token)
         found = [
             role for role, wanted in self._tokens.items() if hmac.compare_digest(given, wanted)
