@@ -1,9 +1,8 @@
 """The house's rules for T-SQL, checked on the syntax tree of Microsoft's own grammar.
 
-    python -m tests.tsql.lint [--guards FILE] sql/sqlserver
+    python -m tests.tsql.lint sql/sqlserver
 
-prints findings as JSON, one per line. What a rule cannot derive from the text, guards.toml lists,
-or another file in its place.
+prints findings as JSON, one per line. What a rule cannot derive from the text, guards.toml lists.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rowlease.store.routines import common_fields, read_header
-from tests.tsql import guards
 from tests.tsql.rules import app_locks, form, housekeeping, row_locks, seeks
 from tests.tsql.script import File, Finding, Rule
 from tests.tsql.scriptdom import Parse, load
@@ -77,9 +75,6 @@ def findings(path: Path, parse: Parse, text: str | None = None) -> Iterator[Find
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--guards"]:
-        guards.FILE = Path(arguments[1])
-        arguments = arguments[2:]
     parse = load()
     found: list[Any] = []
     for argument in map(Path, arguments):

@@ -1,8 +1,8 @@
 """Microsoft's own T-SQL parser, without a server and without .NET on the machine.
 
 The PyPI wheel `mssql-cli` holds ScriptDom and a whole .NET runtime; `libraries.txt` pins it, and
-`make` unpacks it into the environment. Loading a runtime into a process is for good, so this is
-done in one of its own: see `lint`.
+`make` unpacks it into the environment. A runtime is loaded into a process for good, and a script
+that was parsed is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def folder() -> Path:
     return root() / "mssqlcli" / "mssqltoolsservice" / "bin"
 
 
+@cache
 def load(*, cultures: bool = False) -> Parse:
     """Start the parser, in this process and for good.
 
@@ -71,6 +73,7 @@ def load(*, cultures: bool = False) -> Parse:
 
     parser, shape = TSql150Parser(True), _Shape()
 
+    @lru_cache(maxsize=512)  # as many scripts as there are, and as many again
     def parse(text: str) -> tuple[Node | None, list[tuple[int, str]]]:
         tree, errors = parser.Parse(StringReader(known(text)), None)
         printed = [(error.Line, error.Message) for error in errors]
@@ -112,22 +115,31 @@ class Node:
         kind: ScriptDom's name of it, such as `UpdateStatement`.
         role: the property of its parent that holds it, such as `WhereClause`.
         net: ScriptDom's object.
+        offset: where it begins in the script.
     """
 
     def __init__(self, net: Any, role: str, parent: Node | None, shape: _Shape) -> None:
         self.net, self.role, self.parent = net, role, parent
-        self.kind: str = net.GetType().Name
-        self.line: int = net.StartLine
+        self.kind: str = type(net).__name__
         self.offset: int = net.StartOffset
-        below = sorted(shape.below(net), key=lambda pair: pair[1].StartOffset)
-        self.children = [Node(child, name, self, shape) for name, child in below]
+        self._shape = shape
+
+    @property
+    def line(self) -> int:
+        return int(self.net.StartLine)
+
+    @cached_property
+    def children(self) -> list[Node]:
+        found = [Node(net, role, self, self._shape) for role, net in self._shape.below(self.net)]
+        return sorted(found, key=lambda child: child.offset)
+
+    @cached_property
+    def _all(self) -> list[Node]:
+        return [self, *(node for child in self.children for node in child._all)]
 
     def walk(self, *kinds: str) -> Iterator[Node]:
         """This node and all below it, in text order; of these kinds, if any are given."""
-        if not kinds or self.kind in kinds:
-            yield self
-        for child in self.children:
-            yield from child.walk(*kinds)
+        return (node for node in self._all if not kinds or node.kind in kinds)
 
     def above(self) -> Iterator[Node]:
         """Its parent, and so on up."""
@@ -145,39 +157,35 @@ class _Shape:
     """Which properties of a kind of node hold further nodes."""
 
     def __init__(self) -> None:
+        import clr
         from Microsoft.SqlServer.TransactSql.ScriptDom import TSqlFragment
-        from System.Collections import IEnumerable
         from System.Reflection import BindingFlags
 
-        self._fragment, self._many = TSqlFragment, IEnumerable
+        self._fragment = clr.GetClrType(TSqlFragment)
         self._flags = BindingFlags.Public | BindingFlags.Instance
-        self._properties: dict[str, list[Any]] = {}
+        self._properties: dict[type, list[tuple[str, bool]]] = {}
 
     def below(self, net: Any) -> Iterator[tuple[str, Any]]:
         seen = set()
-        for prop in self._of(net):
-            value = prop.GetValue(net)
+        for name, is_many in self._of(net):
+            value = getattr(net, name)
             if value is None:
                 continue
-            each = value if isinstance(value, self._many) else [value]
-            for one in each:
-                if not isinstance(one, self._fragment):
-                    continue
+            for one in value if is_many else (value,):
                 # A name's parts are there twice: in a list, and by what they mean.
-                place = (one.StartOffset, one.FragmentLength, one.GetType().Name)
+                place = (one.StartOffset, one.FragmentLength, type(one))
                 if place not in seen:
                     seen.add(place)
-                    yield prop.Name, one
+                    yield name, one
 
-    def _of(self, net: Any) -> list[Any]:
-        kind = net.GetType()
-        if kind.FullName not in self._properties:
-            self._properties[kind.FullName] = [
-                prop
-                for prop in kind.GetProperties(self._flags)
-                if "ScriptDom" in str(prop.PropertyType.FullName)
-                and not prop.PropertyType.IsEnum
-                and not prop.GetIndexParameters().Length
-                and prop.Name != "ScriptTokenStream"
-            ]
-        return self._properties[kind.FullName]
+    def _of(self, net: Any) -> list[tuple[str, bool]]:
+        """The properties that hold a node, or (true) many."""
+        kind = type(net)
+        if kind not in self._properties:
+            self._properties[kind] = found = []
+            for prop in net.GetType().GetProperties(self._flags):
+                is_many = prop.PropertyType.IsGenericType
+                held = prop.PropertyType.GetGenericArguments()[0] if is_many else prop.PropertyType
+                if self._fragment.IsAssignableFrom(held) and not prop.GetIndexParameters().Length:
+                    found.append((prop.Name, is_many))
+        return self._properties[kind]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from rowlease.store.routines import packaged_folder
+from tests.tsql import guards as listed
 from tests.tsql import lint, scriptdom
-from tests.tsql.guards import FILE, guards
+from tests.tsql.guards import guards
 from tests.tsql.script import Finding
 
 pytestmark = pytest.mark.skipif(
     scriptdom.missing() is not None, reason=scriptdom.missing() or "it is there"
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 #: A procedure that keeps all the rules, to be broken in one place each.
 GOOD = """\
 -- claim_carefully: take what waits.
@@ -260,19 +257,6 @@ BROKEN = {
 }  # fmt: skip
 
 
-def linted(*arguments: str | Path) -> list[Finding]:
-    """The findings, from a process of its own: a .NET runtime is loaded for good."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.tsql.lint", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert ran.returncode in (0, 1), ran.stderr
-    return [Finding(**json.loads(line)) for line in ran.stdout.splitlines()]
-
-
 def printed(findings: Iterable[Finding]) -> str:
     return "\n".join(f"{f.file}:{f.line}: {f.says} [{f.rule}]" for f in findings)
 
@@ -280,7 +264,8 @@ def printed(findings: Iterable[Finding]) -> str:
 def test_every_file_parses_and_keeps_the_rules() -> None:
     folder = packaged_folder("sql") / "sqlserver"
     assert list(folder.rglob("*.sql"))
-    found = linted(folder)
+    parse = scriptdom.load()
+    found = [one for path in folder.rglob("*.sql") for one in lint.findings(path, parse)]
     assert not found, printed(found)
 
 
@@ -293,23 +278,27 @@ def test_the_order_of_locks_is_that_of_the_page() -> None:
     ]
 
 
-def test_every_rule_notices_what_breaks_it(tmp_path: Path) -> None:
-    good = tmp_path / "maintain"
-    good.mkdir()
-    (good / "claim_carefully.sql").write_text(GOOD)
-    listed = tmp_path / "guards.toml"
-    listed.write_text(f"{FILE.read_text().partition('[rows]')[0]}{GUARDS}")
-    rules = {}
+@pytest.fixture
+def guards_of_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    ways = listed.FILE.read_text(encoding="utf-8").partition("[rows]")[0]
+    file = tmp_path / "guards.toml"
+    file.write_text(ways + GUARDS, encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(listed, "FILE", file)
+        guards.cache_clear()
+        yield
+    guards.cache_clear()
+
+
+@pytest.mark.usefixtures("guards_of_good")
+def test_every_rule_notices_what_breaks_it() -> None:
+    path, parse = Path("maintain/claim_carefully.sql"), scriptdom.load()
+    whole = list(lint.findings(path, parse, GOOD))
+    assert not whole, printed(whole)
     for what, (old, new, rule) in BROKEN.items():
         assert old in GOOD, what
-        file = tmp_path / what / "maintain" / "claim_carefully.sql"
-        file.parent.mkdir(parents=True)
-        file.write_text(GOOD.replace(old, new))
-        rules[str(file)] = (what, rule)
-    found = linted("--guards", listed, tmp_path)
-    assert not [f for f in found if f.file not in rules], printed(found)
-    noticed = {(rules[f.file][0], f.rule) for f in found}
-    assert noticed >= set(rules.values()), set(rules.values()) - noticed
-    assert {rule for _, rule in rules.values()} == {"grammar"} | {
+        found = {one.rule for one in lint.findings(path, parse, GOOD.replace(old, new))}
+        assert rule in found, what
+    assert {rule for *_, rule in BROKEN.values()} == {"grammar"} | {
         rule.__name__ for rule in lint.RULES
     }, "each rule is tried"

@@ -225,7 +225,7 @@ def locks_are_taken_in_order(file: File) -> Iterator[tuple[Node, str]]:
     order = guards("order")["of_locks"]
     reached: tuple[int, str] = (-1, "")
     counting = False
-    for lock in _sequence(file.name, file.text, ()):
+    for lock in sequence(file.name, file.text):
         if lock.kind == "depth" and lock.mode == "exclusive":
             counting = True
         if not lock.waits or lock.kind == "depth":
@@ -241,7 +241,7 @@ def locks_are_taken_in_order(file: File) -> Iterator[tuple[Node, str]]:
         reached = max(reached, place)
 
 
-def _sequence(name: str, text: str, above: tuple[str, ...]) -> Iterator[Lock]:
+def sequence(name: str, text: str, above: tuple[str, ...] = ()) -> Iterator[Lock]:
     """The locks of a routine and of those that it calls, in the order of the texts."""
     own = iter(_listed(name))
     code = re.sub(r"--.*|N?'(?:[^']|'')*'", "''", text)
@@ -249,7 +249,7 @@ def _sequence(name: str, text: str, above: tuple[str, ...]) -> Iterator[Lock]:
         if found[1] in ("take_lock", "try_lock", "sp_getapplock"):
             yield from (lock for lock in [next(own, None)] if lock is not None)
         elif found[1] in _texts() and found[1] not in above:
-            yield from _sequence(found[1], _texts()[found[1]], (*above, name))
+            yield from sequence(found[1], _texts()[found[1]], (*above, name))
 
 
 def _listed(name: str) -> list[Lock]:

@@ -36,6 +36,8 @@ SOUGHT = LARGE | {
 #: looked up by its key, which is all the query has.
 PINNED = {"dequeue", "enqueue", "finish", "load", "maintain"}
 BY_KEY = {"enqueuereceipt"}
+#: Tables of which most rows are history: each look without the key is a seek of a named index.
+LEDGERS = {"load"}
 #: Routines that read a whole queue or all counts, and the tables.
 READ_WHOLE = {
     ("sample_requests", "queue"), ("sample_requests", "lane"), ("recount_queues", "queuedepth"),
@@ -46,6 +48,7 @@ READ_WHOLE = {
 #: Routines that change all counts of a queue, or look at all parts of the lane, and the table.
 CHANGED_WHOLE = {
     ("delete_queue", "queuedepth"), ("delete_queue", "unknownkind"), ("sweep_lane", "lanepart"),
+    ("forget_stream", "load"),
 }  # fmt: skip
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"
 INDEX = re.compile(
@@ -106,6 +109,14 @@ def key_of(table: str) -> list[str]:
     )
 
 
+def _has_key(reference: Node, table: str) -> bool:
+    """Does a query compare each column of the primary key?"""
+    return all(
+        any(is_equality(node) for node, is_alone in predicates(reference, column) if is_alone)
+        for column in key_of(table)
+    )
+
+
 def indexes_of(script: str) -> dict[str, Index]:
     """The indexes that a script makes."""
     text = re.sub(r"\s+", " ", re.sub(r"--.*|[][]", "", script)).lower()
@@ -129,7 +140,9 @@ def seeks_are_pinned(file: File) -> Iterator[tuple[Node, str]]:
     """A plan is made for the rows of one moment: a scan would lock the whole table at another."""
     for reference in file.tree.walk("NamedTableReference"):
         table = name_of(reference.get("SchemaObject"))
-        if table not in SOUGHT or is_inserted(reference):
+        if table not in SOUGHT | LEDGERS or is_inserted(reference):
+            continue
+        if table in LEDGERS and _has_key(reference, table):
             continue
         seek = next((n for n in reference.children if n.kind == "ForceSeekTableHint"), None)
         columns = seek is not None and seek.get("ColumnValues") is not None
@@ -216,7 +229,7 @@ def columns_stand_alone(file: File) -> Iterator[tuple[Node, str]]:
         if seek is None or (index := indexes().get(seek.of)) is None:
             continue
         for column in seek.columns or index.columns[:1]:
-            asked = [*_predicates(reference, column)]
+            asked = [*predicates(reference, column)]
             if not any(is_alone and _is_own(node, reference) for node, is_alone in asked):
                 yield reference, f"{seek.of} is sought by {column}: ask for it"
             for node, is_alone in asked:
@@ -243,8 +256,8 @@ def _num_asked(reference: Node, index: Index) -> int:
     """How many leading columns of an index a query asks for, the last one also by a range."""
     number = 0
     for column in index.columns:
-        asked = [node for node, is_alone in _predicates(reference, column) if is_alone]
-        if not any(_is_equality(one) for one in asked):
+        asked = [node for node, is_alone in predicates(reference, column) if is_alone]
+        if not any(is_equality(one) for one in asked):
             return number + bool(asked)
         number += 1
     return number
@@ -253,7 +266,7 @@ def _num_asked(reference: Node, index: Index) -> int:
 def _num_given(reference: Node, index: Index) -> int:
     """How many leading columns of an index a query compares with variables and literals."""
     given = [
-        any(_is_equality(one) and _is_given(one) for one, _ in _predicates(reference, column))
+        any(is_equality(one) and _is_given(one) for one, _ in predicates(reference, column))
         for column in index.columns
     ]
     return [*given, False].index(False)
@@ -274,7 +287,7 @@ def _is_given(column: Node) -> bool:
     )
 
 
-def _is_equality(column: Node) -> bool:
+def is_equality(column: Node) -> bool:
     predicate = column.parent
     return predicate is not None and (
         predicate.kind == "InPredicate"
@@ -285,7 +298,7 @@ def _is_equality(column: Node) -> bool:
     )
 
 
-def _predicates(reference: Node, column: str) -> Iterator[tuple[Node, bool]]:
+def predicates(reference: Node, column: str) -> Iterator[tuple[Node, bool]]:
     """The uses of a table's column in conditions; does the column stand alone there?"""
     alias = name_of(reference.get("Alias")) or name_of(reference.get("SchemaObject"))
     for node in _query_of(reference).walk("ColumnReferenceExpression"):

@@ -31,7 +31,7 @@ begin
   set @p_dropped = @p_dropped + rowcount_big();
 end;
 update p set FirstId = f.RequestId
-  from rowlease.[Load] as l
+  from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
  inner join rowlease.LanePart as p with (index (lane_part_pkey), forceseek, rowlock, readpast)
          on p.RunNumber = l.RunNumber
  cross apply (
@@ -39,23 +39,26 @@ update p set FirstId = f.RequestId
     where r.RunNumber = p.RunNumber and r.Priority = p.Priority and r.Part = p.Part
       and r.RequestId >= p.FirstId
     order by r.RequestId) as f
- where l.InLane = 1 and f.RequestId > p.FirstId
+ where l.QueueName > N'' and l.InLane = 1 and f.RequestId > p.FirstId
 option (loop join, force order, maxdop 1);
 delete p
-  from rowlease.[Load] as l
+  from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
  inner join rowlease.LanePart as p with (index (lane_part_pkey), forceseek, rowlock, readpast)
          on p.RunNumber = l.RunNumber
- where l.InLane = 1
+ where l.QueueName > N'' and l.InLane = 1
    and not exists (
      select 1 from rowlease.Lane as r with (forceseek (lane_pkey (RunNumber, Priority, Part, RequestId)))
       where r.RunNumber = p.RunNumber and r.Priority = p.Priority and r.Part = p.Part
         and r.RequestId >= p.FirstId)
 option (loop join, force order, maxdop 1);
-update rowlease.[Load] set InLane = 0
- where InLane = 1
+update l set InLane = 0
+  from rowlease.[Load] as l with (index (load_in_lane), forceseek, rowlock)
+ where l.QueueName > N'' and l.InLane = 1
    and not exists (select 1 from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber)))
-                    where p.RunNumber = [Load].RunNumber);
+                    where p.RunNumber = l.RunNumber)
+option (maxdop 1);
 delete p
   from rowlease.LanePart as p with (rowlock, readpast)
- where not exists (select 1 from rowlease.[Load] as l
-                    where l.RunNumber = p.RunNumber and (l.Status = 'Staging' or l.InLane = 1));
+ where not exists (select 1 from rowlease.[Load] as l with (forceseek (load_run (RunNumber)))
+                    where l.RunNumber = p.RunNumber and l.RunNumber > 0
+                      and (l.Status = 'Staging' or l.InLane = 1));

@@ -21,7 +21,8 @@ declare @kept datetime2(6) = dateadd(
 set @p_dropped = 0;
 while 1 = 1
 begin
-  set @id = (select min(l.LoadId) from rowlease.[Load] as l
+  set @id = (select min(l.LoadId)
+               from rowlease.[Load] as l with (forceseek (load_staging (ReportedTime)))
               where l.Status in ('Staging', 'Ended') and l.ReportedTime < @old and l.LoadId > @id);
   if @id is null
     break;

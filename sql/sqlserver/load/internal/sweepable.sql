@@ -30,7 +30,8 @@ return
      where l.QueueName > N'' and l.InLane = 1)
   union all
   select 'silent' where exists (
-    select 1 from rowlease.[Load] as l with (readpast, readcommittedlock)
+    select 1 from rowlease.[Load] as l
+      with (forceseek (load_staging (ReportedTime)), readpast, readcommittedlock)
      where l.Status in ('Staging', 'Ended') and l.ReportedTime < @p_day_ago)
   union all
   select 'old' where exists (

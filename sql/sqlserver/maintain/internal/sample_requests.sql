@@ -15,7 +15,8 @@ return
   union all
   select a.Priority, 'Pending', a.RequestId
     from (select top (@p_limit) r.Priority, r.RequestId
-            from rowlease.[Load] as l join rowlease.Lane as r on r.RunNumber = l.RunNumber
+            from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)))
+            join rowlease.Lane as r on r.RunNumber = l.RunNumber
            where l.QueueName = @p_queue_name and l.InLane = 1) as a
   union all
   select g.Priority, g.Status, g.RequestId
