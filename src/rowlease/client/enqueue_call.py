@@ -183,6 +183,8 @@ class Sending:
         self._retry_for = retry_for.total_seconds()
         #: True if a try failed but may still have enqueued the requests.
         self._maybe_done = False
+        #: The pauses after failed tries; None until one has failed.
+        self._pauses: Backoff | None = None
 
     def send(self) -> list[Enqueued]:
         """The answers, in the order of the requests."""
@@ -210,24 +212,22 @@ class Sending:
 
     def _try(self, wait: timedelta | None, waiter_id: int | None = None) -> list[Enqueued]:
         ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
-        pauses = Backoff(0.1, 2.0)
         while True:
             try:
                 return self._attempt(ends, wait, waiter_id)
             except RowleaseError as error:
-                pause = self._pause_after(error, next(pauses), ends)
+                pause = self._pause_after(error, ends)
             time.sleep(pause)
 
     async def _try_in(
         self, threads: CallThreads, wait: timedelta | None, waiter_id: int | None = None
     ) -> list[Enqueued]:
         ends = time.monotonic() + (self._retry_for or RETRY_FOR.total_seconds())
-        pauses = Backoff(0.1, 2.0)
         while True:
             try:
                 return await threads.call(self._attempt, ends, wait, waiter_id)
             except RowleaseError as error:
-                pause = self._pause_after(error, next(pauses), ends)
+                pause = self._pause_after(error, ends)
             await asyncio.sleep(pause)
 
     def _attempt(
@@ -251,8 +251,10 @@ class Sending:
             **self._call.batches,
         )
 
-    def _pause_after(self, error: RowleaseError, pause: float, ends: float) -> float:
-        """The seconds until the next try: `pause`. Raises an error unless there is one."""
+    def _pause_after(self, error: RowleaseError, ends: float) -> float:
+        """The seconds until the next try. Raises an error unless there is one."""
+        self._pauses = self._pauses or Backoff(0.1, 2.0)
+        pause = next(self._pauses)
         is_over = ends - time.monotonic() - pause < self._retry_for * SHORTEST_SHARE
         is_transient = isinstance(error, StoreError) and error.transient
         self._maybe_done |= isinstance(error, StoreError) and error.maybe_done
