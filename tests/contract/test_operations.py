@@ -93,7 +93,7 @@ def test_a_verb_takes_named_requests_only_in_a_status_that_it_can_change(
             "drop",
             {},
             {"queue": "default"},
-            'there is no verb "drop"; the verbs are cancel, requeue',
+            f'there is no verb "drop"; the verbs are {", ".join(sorted(VERBS))}',
         ),
         ("purge", {}, {}, "the filter selects every request, or all of a status; add a queue"),
         ("purge", {}, {"status": "failed"}, "the filter selects every request, or all of a status"),

@@ -1,7 +1,6 @@
 -- operate: apply a verb to the requests that match a filter, in steps; each step is a transaction.
--- params:   p_verb text (cancel, requeue, reprioritise, reschedule, break, purge), p_filter jsonb (as
---           of find_requests), p_arguments jsonb (reprioritise: priority; reschedule: delay_ms, or
---           due_time in UTC; now if both are missing), p_actor text (the operator's name), p_dry_run
+-- params:   p_verb text (docs/operations.md lists the verbs), p_filter jsonb (as of find_requests),
+--           p_arguments jsonb (those of the verb, by name), p_actor text (the operator's name), p_dry_run
 --           boolean (true: change nothing), p_after bigint (dry run: start below this id),
 --           p_operation_id bigint (do the next step of this operation), p_limit integer (how many
 --           requests in this step)

@@ -1,7 +1,6 @@
 -- operate: apply a verb to the requests that match a filter, in steps; each step is a transaction.
--- params:   p_verb nvarchar(max) (cancel, requeue, reprioritise, reschedule, break, purge), p_filter
---           nvarchar(max) (JSON, as of find_requests), p_arguments nvarchar(max) (JSON; reprioritise:
---           priority; reschedule: delay_ms, or due_time in UTC; now if both are missing), p_actor
+-- params:   p_verb nvarchar(max) (docs/operations.md lists the verbs), p_filter nvarchar(max) (JSON,
+--           as of find_requests), p_arguments nvarchar(max) (JSON: those of the verb, by name), p_actor
 --           nvarchar(max) (the operator's name), p_dry_run bit (1: change nothing), p_after bigint
 --           (dry run: start below this id), p_operation_id bigint (do the next step of this
 --           operation), p_limit int (how many requests in this step)

@@ -128,11 +128,11 @@ def _arguments(verb: str, form: QueryParams) -> dict[str, Any]:
     return found
 
 
-def _on_requests(verb: str, title: str) -> Action:
+def _on_requests(verb: str) -> Action:
     """The action of a verb of `rowlease.model.verbs`."""
     about = VERBS[verb]
     return Action(
-        title,
+        about.title,
         about.is_dangerous,
         partial(preview_requests, verb),
         partial(run_requests, verb),
@@ -149,12 +149,7 @@ ARGUMENTS = {
 #: The actions. Each key is the last part of the URL's path; for actions on requests, it is also the
 #: verb of the operation.
 ACTIONS = {
-    "requeue": _on_requests("requeue", "Requeue"),
-    "cancel": _on_requests("cancel", "Cancel"),
-    "reprioritise": _on_requests("reprioritise", "Reprioritise"),
-    "reschedule": _on_requests("reschedule", "Reschedule"),
-    "break": _on_requests("break", "Break the lease"),
-    "purge": _on_requests("purge", "Purge"),
+    **{verb: _on_requests(verb) for verb in VERBS},
     "pause": Action("Pause", False, queue_actions.preview_pause, queue_actions.pause),
     "resume": Action("Resume", False, queue_actions.preview_resume, queue_actions.resume),
     "configure-queue": Action("Change", False, edits.preview_queue, edits.configure_queue),

@@ -16,6 +16,9 @@ class Verb(NamedTuple):
     """A verb of an operation.
 
     Attributes:
+        title: its name on a button.
+        summary: what it does, in a sentence.
+        limits: what it does only if it is asked for; the rest of its help.
         done: what was done to the requests: "requests were …".
         takes: the statuses of the requests that it can change.
         takes_unnamed: those that it changes if a filter names neither a status nor ids.
@@ -23,6 +26,9 @@ class Verb(NamedTuple):
         is_dangerous: whether its effect cannot be undone.
     """
 
+    title: str
+    summary: str
+    limits: str
     done: str
     takes: tuple[str, ...]
     takes_unnamed: tuple[str, ...]
@@ -35,17 +41,57 @@ _LIVE = (*_WAITING, "Processing")
 
 #: All verbs, in the order in which lists show them.
 VERBS = {
-    "cancel": Verb("cancelled, or asked to stop if running", (*_LIVE, "Failed"), _LIVE),
-    "requeue": Verb("requeued", ("Failed", "Complete", "Cancelled"), ("Failed",)),
-    "reprioritise": Verb("given the new priority", (*_LIVE, "Failed"), _LIVE, "priority"),
-    "reschedule": Verb("given the new due time", _WAITING, _WAITING, "delay"),
+    "cancel": Verb(
+        "Cancel",
+        "Cancel waiting requests, and ask running ones to stop.",
+        "Dead letters are cancelled only by status:failed or by their ids.",
+        "cancelled, or asked to stop if running",
+        (*_LIVE, "Failed"),
+        _LIVE,
+    ),
+    "requeue": Verb(
+        "Requeue",
+        "Make dead letters wait again.",
+        "With status:complete or status:cancelled, or by their ids, finished requests are enqueued "
+        "again as new requests.",
+        "requeued",
+        ("Failed", "Complete", "Cancelled"),
+        ("Failed",),
+    ),
+    "reprioritise": Verb(
+        "Reprioritise",
+        "Change the priority of waiting and running requests.",
+        "Dead letters are changed only by status:failed or by their ids. A priority above the "
+        "maximum of a queue is lowered to it.",
+        "given the new priority",
+        (*_LIVE, "Failed"),
+        _LIVE,
+        "priority",
+    ),
+    "reschedule": Verb(
+        "Reschedule",
+        "Change the due time of waiting requests.",
+        "Without --delay or --at, they are due now. Requests that wait for a batch are changed "
+        "only by their ids.",
+        "given the new due time",
+        _WAITING,
+        _WAITING,
+        "delay",
+    ),
     "break": Verb(
+        "Break the lease",
+        "End the leases of running requests, so that they wait again.",
+        "A request without attempts left becomes a dead letter. worker:ID ends all leases of a "
+        "worker; worker:HOST those of a host.",
         "taken from the worker, to wait again",
         ("Processing",),
         ("Processing",),
         is_dangerous=True,
     ),
     "purge": Verb(
+        "Purge",
+        "Delete dead letters for good.",
+        "Waiting and finished requests are deleted only by their status or by their ids.",
         "deleted for good",
         (*_WAITING, "Failed", "Complete", "Cancelled"),
         ("Failed",),

@@ -16,20 +16,22 @@ declare
   v_filter  jsonb := jsonb_strip_nulls(coalesce(p_filter, '{}'));
   v_takes   text[];
   v_default text[];
+  v_verbs   text;
 begin
   perform rowlease_internal.check_filter(v_filter);
-  select v.takes, v.defaults into v_takes, v_default
-    from (values
+  with verbs(verb, takes, defaults) as (values
       ('cancel', array['Scheduled', 'Pending', 'Processing', 'Failed'], array['Scheduled', 'Pending', 'Processing']),
       ('requeue', array['Failed', 'Complete', 'Cancelled'], array['Failed']),
       ('reprioritise', array['Scheduled', 'Pending', 'Processing', 'Failed'], array['Scheduled', 'Pending', 'Processing']),
       ('reschedule', array['Scheduled', 'Pending'], array['Scheduled', 'Pending']),
       ('break', array['Processing'], array['Processing']),
-      ('purge', array['Scheduled', 'Pending', 'Failed', 'Complete', 'Cancelled'], array['Failed'])
-    ) as v(verb, takes, defaults) where v.verb = p_verb;
-  if not found then
+      ('purge', array['Scheduled', 'Pending', 'Failed', 'Complete', 'Cancelled'], array['Failed']))
+  select v.takes, v.defaults, (select string_agg(o.verb, ', ' order by o.verb) from verbs o)
+    into v_takes, v_default, v_verbs
+    from (values (p_verb)) as g(verb) left join verbs v on v.verb = g.verb;
+  if v_takes is null then
     raise exception using errcode = 'RL001', message = format(
-      'there is no verb "%s"; the verbs are cancel, requeue, reprioritise, reschedule, break, purge', p_verb);
+      'there is no verb "%s"; the verbs are %s', p_verb, v_verbs);
   elsif v_filter - 'status' = '{}' then
     raise exception using errcode = 'RL001', message =
       'the filter selects every request, or all of a status; add a queue, ids, or another term, such as an age';

@@ -10,14 +10,16 @@ create or alter procedure rowlease_internal.check_operation
 as
 set nocount on;
 set xact_abort on;
-declare @says nvarchar(2048), @takes nvarchar(200) = rowlease_internal.statuses_of_verb(@p_verb, 1);
+declare @says nvarchar(2048), @takes nvarchar(200);
 declare @priority nvarchar(max) = json_value(@p_arguments, '$.priority');
 declare @delay nvarchar(max) = json_value(@p_arguments, '$.delay_ms');
 declare @due nvarchar(max) = json_value(@p_arguments, '$.due_time');
+select @takes = v.Takes from rowlease_internal.verbs() as v where v.Verb = @p_verb;
 if @takes is null
 begin
   set @says = concat(N'there is no verb "', left(@p_verb, 100),
-                     N'"; the verbs are cancel, requeue, reprioritise, reschedule, break, purge');
+                     N'"; the verbs are ', (select string_agg(v.Verb, N', ') within group (order by v.Verb)
+                                             from rowlease_internal.verbs() as v));
   throw 51001, @says, 1;
 end;
 if not exists (select 1 from openjson(@p_filter) as j where j.[key] <> 'status' and j.type <> 0)
