@@ -287,6 +287,9 @@ class Session(Store):
         """Lease from the queue `default`."""
         return self.dequeue(worker, ["default"], limit, **options).requests
 
+    def must_hold(self, payload: str) -> None:
+        """Skip a test on an engine that cannot hold a payload."""
+
     def everything(self) -> list[Any]:
         """All requests with all their columns, and the depth: equal if nothing has changed."""
         return [*self.rows("requests", "*"), *self.depth()]

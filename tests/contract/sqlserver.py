@@ -483,6 +483,10 @@ class MssqlSession(SqlServerStore, Session):
     def end_part(self) -> None:
         """Each statement has counted its rows."""
 
+    def must_hold(self, payload: str) -> None:
+        if self._is_babelfish and r"\u0000" in payload:
+            pytest.skip("Babelfish's JSON has no character NUL")
+
     def hold_gate(self, queue: str) -> None:
         self.execute(
             "declare @name nvarchar(255) = rowlease_internal.lock_name(N'gate', ?, N'');"

@@ -87,6 +87,8 @@ def test_totals_near_a_bound_stay_there(store: Session) -> None:
 
 
 def test_a_schedule_with_an_extreme_token_is_refused(store: Session) -> None:
-    store.put_schedule("s", "0 * * * *", "a")
     with pytest.raises(Exception, match="schedule_lease_is_whole"):
-        store.execute("update rowlease.schedule set lock_token = 9223372036854775807")
+        store.insert(
+            "schedule", schedule_name="s", cron="0 * * * *", queue_name="default", kind="a",
+            payload="{}", changed_time=store.now(), lock_token=2**63 - 1,
+        )  # fmt: skip

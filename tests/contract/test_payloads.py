@@ -99,6 +99,7 @@ def test_what_is_no_object_or_holds_half_a_pair_is_refused(
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_an_object_comes_in_and_out_as_it_is(store: Session, way: str, payload: str) -> None:
+    store.must_hold(payload)
     WAYS[way](store, payload=payload)
     if way == "schedule":
         assert store.list_schedules()[0].payload == payload

@@ -10,9 +10,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from rowlease.errors import AccessDenied, ConfigError, RowleaseError, StoreError, StoreUnavailable
+from rowlease.errors import (
+    AccessDenied,
+    ConfigError,
+    RowleaseError,
+    StoreConflict,
+    StoreError,
+    StoreUnavailable,
+)
 from rowlease.model import Held
-from rowlease.store import Store, migrate, open_store
+from rowlease.store import Store, engine_of, migrate, open_store
 from rowlease.store.error_texts import ERROR_TEXTS
 from rowlease.store.routines import Routine, all_files, load_routines
 from rowlease.store.sqlserver import migrate as sqlserver_migrate
@@ -301,3 +308,41 @@ def test_migrate_that_gets_no_lock_changes_nothing(server: FakeServer) -> None:
         migrate(server.dsn)
     assert sent(server)[-1] == "rollback"
     assert not [text for text in sent(server) if "create" in text.lower()]
+
+
+GERMAN = Rows(
+    (229, "The %ls permission was denied on the object '%.*ls', database '%.*ls', schema '%.*ls'."),
+    (229, "Die %1!-Berechtigung wurde für das '%2!'-Objekt, '%3!'-Datenbank, '%4!'-Schema,"
+     " verweigert."),
+    (1205, "Die Transaktion (Prozess-ID %1!) befand sich auf %2!-Ressourcen aufgrund eines anderen"
+     " Prozesses in einer Deadlocksituation und wurde als Deadlockopfer ausgewählt."),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("Die INSERT-Berechtigung wurde für das 'Staging'-Objekt, 'db'-Datenbank,"
+         " 'rowlease'-Schema, verweigert.", AccessDenied),
+        ("Die Transaktion (Prozess-ID 63) befand sich auf Sperre-Ressourcen aufgrund eines anderen"
+         " Prozesses in einer Deadlocksituation und wurde als Deadlockopfer ausgewählt.",
+         StoreConflict),
+        ("Das Protokoll ist voll.", StoreError),
+    ],
+)  # fmt: skip
+def test_a_text_in_another_language_is_looked_up_among_the_server_s_messages(
+    text: str, error: type[RowleaseError], server: FakeServer
+) -> None:
+    """Microsoft's JDBC driver says no number of an error of a bulk copy."""
+    server.answer("from sys.messages", GERMAN)
+    found = engine_of(server.dsn).jdbc_error("", 0, text)
+    assert type(found) is error
+    assert text in str(found)
+
+
+def test_a_text_is_what_it_is_where_the_server_cannot_be_asked(server: FakeServer) -> None:
+    server.answer("from sys.messages", Failure(229))
+    assert type(engine_of(server.dsn).jdbc_error("", 0, "Zugriff verweigert.")) is StoreError
+    with FakeServer() as gone:
+        dsn = gone.dsn
+    assert type(engine_of(dsn).jdbc_error("", 0, "Zugriff verweigert.")) is StoreError

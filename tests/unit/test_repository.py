@@ -33,6 +33,7 @@ WITH_SQL = {
     "store/postgresql/scratch.py": "makes the databases of tests, and drops them",
     "store/postgresql/store.py": "builds the calls of the routines from their headers",
     "store/postgresql/transaction.py": "calls a routine on a connection of the caller's",
+    "store/sqlserver/driver_errors.py": "asks the server for its texts of errors",
     "store/sqlserver/connection.py": "asks who owns the schema, before a routine of it is called",
     "store/sqlserver/transaction.py": "asks whether the caller's transaction is open",
     "store/postgresql/observer.py": "as store/sqlserver/observer.py",

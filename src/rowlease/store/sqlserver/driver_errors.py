@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from rowlease.errors import RowleaseError
 from rowlease.store import error_texts
 from rowlease.store.error_texts import (
+    BY_CODE,
     CONFLICT,
     LOST,
     NO_ANSWER,
@@ -33,8 +35,8 @@ LOCK_TIMEOUT = 1222
 RECORD = re.compile(
     r"\[(\w{5})\] ((?:\[[^\]]*\])*)(.*?) \((-?\d+)\)(?: \((SQL\w+)\))?(?=; \[\w{5}\] |$)", re.DOTALL
 )
-#: The texts of some errors of the server, and their numbers. Microsoft's JDBC driver reports an
-#: error of a bulk copy by its text alone, without SQLSTATE and number.
+#: English texts of some errors, and their numbers. Microsoft's JDBC driver reports an error of a
+#: bulk copy by its text alone, without SQLSTATE and number.
 TEXTS = {
     "deadlock victim": DEADLOCK,
     "Lock request time out period exceeded": LOCK_TIMEOUT,
@@ -53,6 +55,12 @@ TEXTS = {
     "Connection reset": 64,
     "connection is closed": 64,
 }
+
+
+#: The texts of errors in all languages of the server.
+MESSAGES = "select m.message_id, m.text from sys.messages as m where m.message_id in ({})"
+#: Where a text has a value: `%.*ls` in English, and `%1!` in other languages.
+VALUE = re.compile(r"%(?:\d+!|[-+ #0]*[\d*]*(?:\.[\d*]+)?(?:I64|ll|l|h)?[a-zA-Z])")
 
 
 class OdbcError(NamedTuple):
@@ -129,11 +137,33 @@ def our_error(error: BaseException, where: str, *, migrating: bool = False) -> R
     return _our_error(OdbcError.read(error), where, migrating)
 
 
-def jdbc_error(state: str, number: int, text: str, where: str) -> RowleaseError:
-    """The exception for an error of the JDBC driver, from its codes and first line."""
+def jdbc_error(
+    state: str, number: int, text: str, where: str, messages: Callable[[str], Sequence[Any]]
+) -> RowleaseError:
+    """The exception for an error of the JDBC driver, from its codes and first line.
+
+    Args:
+        messages: executes MESSAGES, and returns its rows; it is called for a text without codes.
+    """
     if not state and not number:
         number = next((TEXTS[said] for said in TEXTS if said in text), 0)
+        number = number or number_of(text, messages(messages_query()))
     return _our_error(OdbcError(state, number, text, in_connecting=False), where)
+
+
+def messages_query() -> str:
+    """MESSAGES, for the errors of the server that `error_texts` has."""
+    known = sorted(code for code in BY_CODE if isinstance(code, int) and code < 50000)
+    return MESSAGES.format(", ".join(map(str, known)))
+
+
+def number_of(text: str, messages: Sequence[Any]) -> int:
+    """The number of the error with a text, in any language; 0 if no message is like it."""
+    for number, message in sorted(messages, key=lambda row: -len(VALUE.sub("", row[1]))):
+        pattern = ".*".join(map(re.escape, VALUE.split(message)))
+        if re.search(pattern, text, re.DOTALL):
+            return int(number)
+    return 0
 
 
 def _our_error(found: OdbcError, where: str, migrating: bool = False) -> RowleaseError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from rowlease.errors import ConfigError, RowleaseError
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
 from rowlease.store.engine import Engine, JdbcDriver
+from rowlease.store.sqlserver.connection import connect, odbc_string, pyodbc
 from rowlease.store.sqlserver.descriptions import pascal_case
 from rowlease.store.sqlserver.driver_errors import jdbc_error
 from rowlease.store.sqlserver.dsn import read_dsn
@@ -91,7 +93,14 @@ class SqlServerJdbc(Engine):
         return f"rowlease.{pascal_case(view)}", frame.withColumnsRenamed(names)
 
     def jdbc_error(self, state: str, number: int, text: str) -> RowleaseError:
-        return jdbc_error(state, number, text, redact(self.dsn))
+        return jdbc_error(state, number, text, redact(self.dsn), self._messages)
+
+    def _messages(self, query: str) -> list[Any]:
+        try:
+            with closing(connect(odbc_string(self.dsn, "rowlease spark"))) as connection:
+                return list(connection.execute(query).fetchall())
+        except (ConfigError, pyodbc().Error):
+            return []
 
 
 def _jdbc_value(value: str) -> str:
