@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from rowlease.events import Events
 from rowlease.metrics.examination import Examination
 from rowlease.metrics.exporter import DatabaseMetrics
-from rowlease.metrics.exposition import worker_exposition
+from rowlease.metrics.prometheus_format import worker_exposition
 from rowlease.metrics.worker_metrics import count_events
 from rowlease.model import Failure
 from rowlease.store import Store

@@ -31,7 +31,7 @@ from rowlease.dashboard import Dashboard
 from rowlease.dashboard.formats import visible
 from rowlease.event_log import log
 from rowlease.events import Event, KindUnknown, StoreLost
-from rowlease.metrics.exposition import worker_exposition
+from rowlease.metrics.prometheus_format import worker_exposition
 from rowlease.metrics.tally import Tally
 from rowlease.model import Failure, NewRequest
 from rowlease.report.figures import Failures

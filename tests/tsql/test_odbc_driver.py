@@ -20,7 +20,7 @@ from rowlease.errors import (
 )
 from rowlease.model import Held
 from rowlease.store import Store, engine_of, migrate, open_store
-from rowlease.store.error_texts import ERROR_TEXTS
+from rowlease.store.error_codes import ERROR_TEXTS
 from rowlease.store.routines import Routine, all_files, load_routines
 from rowlease.store.sqlserver import migrate as sqlserver_migrate
 from rowlease.store.sqlserver.connection import odbc_string, pyodbc

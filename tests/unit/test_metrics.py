@@ -41,7 +41,7 @@ from rowlease.http_server import HttpServer
 from rowlease.metrics import exporter
 from rowlease.metrics.examination import Examination
 from rowlease.metrics.exporter import DatabaseMetrics
-from rowlease.metrics.exposition import worker_exposition
+from rowlease.metrics.prometheus_format import worker_exposition
 from rowlease.metrics.tally import BUCKETS, Tally
 from rowlease.metrics.worker_metrics import METRICS, count_events
 from rowlease.model import Depth, Finding, LeasedRequest, Metric, Outcome, QueueState, WorkerState

@@ -39,7 +39,7 @@ def scrapes_of(
     """A function that answers scrapes; None if prometheus_client is not installed."""
     if find_spec("prometheus_client") is None:
         return None
-    from rowlease.metrics.exposition import worker_exposition
+    from rowlease.metrics.prometheus_format import worker_exposition
     from rowlease.store import place_of
 
     def scrape(accept: str) -> tuple[str, bytes]:

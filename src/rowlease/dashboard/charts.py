@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
+from rowlease.chart_style import colour_of
 from rowlease.dashboard import samples as figures
 from rowlease.dashboard.formats import milliseconds, number, rate, span
 from rowlease.samples import Sample
-from rowlease.theme import colour_of
 
 #: The size of the drawing, in its own units. The page stretches it.
 WIDTH, HEIGHT = 600.0, 100.0

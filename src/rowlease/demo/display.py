@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rowlease.chart_style import colour_of
 from rowlease.demo.drain import DrainSample
-from rowlease.theme import colour_of
 
 #: Seconds between two lines if stderr is not a terminal.
 LINE_EVERY = 2.0

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rowlease.chart_style import FAINT, INK, badge, colour_of, picture, plain
 from rowlease.counts import counted
 from rowlease.demo.drain import Drained
-from rowlease.theme import FAINT, INK, badge, colour_of, picture, plain
 
 
 def draw(

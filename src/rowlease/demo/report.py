@@ -10,12 +10,12 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from rowlease.chart_style import table
 from rowlease.demo.check import Compared, Wait
 from rowlease.demo.display import time_text
 from rowlease.demo.drain import Drained
 from rowlease.demo.flights import CarrierRow
 from rowlease.demo.source import Input
-from rowlease.theme import table
 
 
 class DemoReport(NamedTuple):

@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from rowlease.clock import now
 from rowlease.errors import StoreError
 from rowlease.metrics.examination import Examination
-from rowlease.metrics.exposition import labelled
+from rowlease.metrics.prometheus_format import labelled
 from rowlease.model import Depth, Finding, Metric, WorkerState
 from rowlease.store import Store, place_of
 from rowlease.visible import visible

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlease.model.findings import Explanation, Finding
+from rowlease.model.diagnoses import Explanation, Finding
 from rowlease.model.housekeeping import Advanced, Maintained
 from rowlease.model.leases import (
     Claim,

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from rowlease.chart_style import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 from rowlease.counts import counted
 from rowlease.report.figures import Failures, Figures, Throughput, Work
-from rowlease.theme import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
 
 #: The colours of queues. These are cool colours, because the colours of priorities are warm. The
 #: last colour is for all queues that have no colour of their own.

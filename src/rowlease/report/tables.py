@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from rowlease.chart_style import table
 from rowlease.counts import per_second
 from rowlease.report.figures import Failures, Figures, Throughput, Work
-from rowlease.theme import table
 from rowlease.visible import visible
 
 if TYPE_CHECKING:

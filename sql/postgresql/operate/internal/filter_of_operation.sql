@@ -4,9 +4,7 @@
 -- errors:   RL001 an unknown verb, a status that the verb does not take, a filter that selects every
 --           request, or a wrong argument; as check_filter
 -- locks:    none
--- why:      without a status, a verb takes what an operator would expect: requeue does not copy the
---           history, and cancel leaves dead letters. Requests that are named by id may have any status
---           that the verb takes.
+-- why:      requests that are named by id may have any status that the verb takes.
 create or replace function rowlease_internal.filter_of_operation(
   p_verb text, p_filter jsonb, p_arguments jsonb) returns jsonb
 language plpgsql stable
@@ -19,16 +17,9 @@ declare
   v_verbs   text;
 begin
   perform rowlease_internal.check_filter(v_filter);
-  with verbs(verb, takes, defaults) as (values
-      ('cancel', array['Scheduled', 'Pending', 'Processing', 'Failed'], array['Scheduled', 'Pending', 'Processing']),
-      ('requeue', array['Failed', 'Complete', 'Cancelled'], array['Failed']),
-      ('reprioritise', array['Scheduled', 'Pending', 'Processing', 'Failed'], array['Scheduled', 'Pending', 'Processing']),
-      ('reschedule', array['Scheduled', 'Pending'], array['Scheduled', 'Pending']),
-      ('break', array['Processing'], array['Processing']),
-      ('purge', array['Scheduled', 'Pending', 'Failed', 'Complete', 'Cancelled'], array['Failed']))
-  select v.takes, v.defaults, (select string_agg(o.verb, ', ' order by o.verb) from verbs o)
+  select v.takes, v.defaults, (select string_agg(o.verb, ', ' order by o.verb) from rowlease_internal.verbs() o)
     into v_takes, v_default, v_verbs
-    from (values (p_verb)) as g(verb) left join verbs v on v.verb = g.verb;
+    from (values (p_verb)) as g(verb) left join rowlease_internal.verbs() v on v.verb = g.verb;
   if v_takes is null then
     raise exception using errcode = 'RL001', message = format(
       'there is no verb "%s"; the verbs are %s', p_verb, v_verbs);

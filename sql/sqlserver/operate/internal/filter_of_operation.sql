@@ -2,7 +2,6 @@
 -- params:   p_verb nvarchar(max), p_filter nvarchar(max)
 -- returns:  nvarchar(max) -- the filter; where it names no status, with those of the verb
 -- errors:   none
--- why:      requests that are named by id may have any status that the verb takes.
 create or alter function rowlease_internal.filter_of_operation(@p_verb nvarchar(max), @p_filter nvarchar(max))
 returns nvarchar(max)
 as

@@ -2,10 +2,6 @@
 -- params:   none
 -- returns:  Verb, Takes (the statuses that it can take, as a JSON array), Defaults (those that it takes
 --           without being asked)
--- errors:   none
--- locks:    none
--- why:      without a status, a verb takes what an operator would expect: requeue does not copy the
---           history, and cancel leaves dead letters.
 create or alter function rowlease_internal.verbs() returns table
 as
 return

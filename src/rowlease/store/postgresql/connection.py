@@ -21,7 +21,7 @@ from rowlease.errors import ConfigError
 from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
-from rowlease.store.error_texts import FOREIGN_SCHEMA, our_error
+from rowlease.store.error_codes import FOREIGN_SCHEMA, our_error
 from rowlease.store.pool import Place
 from rowlease.store.postgresql.dsn import VERIFY, unverified_host
 

@@ -7,8 +7,8 @@ import re
 import psycopg
 
 from rowlease.errors import RowleaseError
-from rowlease.store import deadlines, error_texts
-from rowlease.store.error_texts import (
+from rowlease.store import deadlines, error_codes
+from rowlease.store.error_codes import (
     BY_CODE,
     NO_ANSWER,
     NOT_CONNECTED,
@@ -27,9 +27,9 @@ def our_error(error: Error, where: str, *, migrating: bool = False) -> RowleaseE
     """The exception for an error of psycopg. `where` is the DSN without the password."""
     if migrating and isinstance(error, Unanswered):
         late = f"within {deadlines.MIGRATE}"
-        return error_texts.our_error([NO_ANSWER], late, where, migrating=True)
+        return error_codes.our_error([NO_ANSWER], late, where, migrating=True)
     codes, text = _read(error)
-    return error_texts.our_error(codes, text, where, migrating=migrating)
+    return error_codes.our_error(codes, text, where, migrating=migrating)
 
 
 def driver_error(error: BaseException | None) -> BaseException | None:
@@ -57,7 +57,7 @@ def callers_error(error: BaseException, where: str) -> RowleaseError:
         constraint = diag.constraint_name
     first = str(error).strip().partition("\n")[0]
     codes, text = _meaning(state, text or first, hint, detail, constraint) or (("08000",), first)
-    return error_texts.our_error(codes, text, where)
+    return error_codes.our_error(codes, text, where)
 
 
 def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
@@ -65,12 +65,12 @@ def jdbc_error(state: str, text: str, where: str) -> RowleaseError:
     codes, text = _connecting(state, text.removeprefix("ERROR: "))
     # The driver has the name of a constraint only in the text.
     constraints = re.findall(r'violates \w+ constraint "(\w+)"', text)
-    return error_texts.our_error([*codes, *constraints], text, where)
+    return error_codes.our_error([*codes, *constraints], text, where)
 
 
 def is_read_only(error: psycopg.Error) -> bool:
     """Whether the server is read-only. If so, its host name may by now name another server."""
-    return error.sqlstate in error_texts.STANDBY.codes
+    return error.sqlstate in error_codes.STANDBY.codes
 
 
 def is_deadlock(error: BaseException | None) -> bool:

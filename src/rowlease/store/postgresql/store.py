@@ -15,7 +15,7 @@ from rowlease.errors import InvalidRequest, StoreConflict, StoreError
 from rowlease.store import deadlines
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.dsn import redact
-from rowlease.store.error_texts import timeout_error
+from rowlease.store.error_codes import timeout_error
 from rowlease.store.pool import ConnectionPool, NotConnected
 from rowlease.store.postgresql.connection import (
     BoundedConnection,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rowlease.errors import RowleaseError
-from rowlease.store import error_texts
-from rowlease.store.error_texts import (
+from rowlease.store import error_codes
+from rowlease.store.error_codes import (
     BY_CODE,
     CONFLICT,
     LOST,
@@ -19,7 +19,7 @@ from rowlease.store.error_texts import (
 )
 from rowlease.store.pool import NotConnected
 
-#: The constraints and indexes whose names are codes in `error_texts.ERROR_TEXTS`.
+#: The constraints and indexes whose names are codes in `error_codes.ERROR_TEXTS`.
 NAMED_CONSTRAINTS = ("queue_pkey", "queue_due", "queue_group_in_flight", "names_end_in_no_blank")
 #: The errors whose text names a constraint or index.
 ABOUT_A_NAME = (547, 2601, 2627)
@@ -133,7 +133,7 @@ def is_lock_conflict(error: BaseException | None) -> bool:
 def our_error(error: BaseException, where: str, *, migrating: bool = False) -> RowleaseError:
     """The exception for an error of pyodbc. `where` is the DSN without the password."""
     if isinstance(error, NotConnected):
-        return error_texts.our_error((NOT_CONNECTED,), str(error), where)
+        return error_codes.our_error((NOT_CONNECTED,), str(error), where)
     return _our_error(OdbcError.read(error), where, migrating)
 
 
@@ -152,7 +152,7 @@ def jdbc_error(
 
 
 def messages_query() -> str:
-    """MESSAGES, for the errors of the server that `error_texts` has."""
+    """MESSAGES, for the errors of the server that `error_codes` has."""
     known = sorted(code for code in BY_CODE if isinstance(code, int) and code < 50000)
     return MESSAGES.format(", ".join(map(str, known)))
 
@@ -168,4 +168,4 @@ def number_of(text: str, messages: Sequence[Any]) -> int:
 
 def _our_error(found: OdbcError, where: str, migrating: bool = False) -> RowleaseError:
     text = "in time" if found.is_late else found.text
-    return error_texts.our_error(found.codes, text, where, migrating=migrating)
+    return error_codes.our_error(found.codes, text, where, migrating=migrating)

@@ -17,7 +17,7 @@ from rowlease.errors import ConfigError, StoreError, StoreTimeout
 from rowlease.forks import watch_forks
 from rowlease.store import deadlines
 from rowlease.store.dsn import redact
-from rowlease.store.error_texts import timeout_error
+from rowlease.store.error_codes import timeout_error
 from rowlease.store.pool import ConnectionPool, NotConnected, Place, in_thread
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener

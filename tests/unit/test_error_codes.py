@@ -20,7 +20,7 @@ from rowlease.errors import (
     StoreUnavailable,
 )
 from rowlease.store import engine_of
-from rowlease.store.error_texts import (
+from rowlease.store.error_codes import (
     BY_CODE,
     CONFLICT,
     ERROR_TEXTS,
