@@ -23,7 +23,7 @@ import psycopg
 from benchmarks.servers import add_dsn, database, described, server
 from benchmarks.tables import Table, finish, rates, times
 from rowlease import AsyncClient, Client, task
-from rowlease.client.call_threads import THREADS
+from rowlease.client.call_threads import MAX_CALL_THREADS
 
 COROUTINES = 100
 #: The smaller number of threads, and of connections of the bare routine.
@@ -89,13 +89,15 @@ async def with_psycopg(dsn: str, count: int, connections: int) -> None:
 WAYS: dict[str, Callable[[str, int], None]] = {
     "Client, 1 thread": lambda dsn, count: in_threads(dsn, count, 1),
     f"Client, {FEW} threads": lambda dsn, count: in_threads(dsn, count, FEW),
-    f"Client, {THREADS} threads": lambda dsn, count: in_threads(dsn, count, THREADS),
+    f"Client, {MAX_CALL_THREADS} threads": lambda dsn, count: in_threads(
+        dsn, count, MAX_CALL_THREADS
+    ),
     "AsyncClient": lambda dsn, count: asyncio.run(with_client(dsn, count)),
     f"bare psycopg, {FEW} connections": lambda dsn, count: asyncio.run(
         with_psycopg(dsn, count, FEW)
     ),
-    f"bare psycopg, {THREADS} connections": lambda dsn, count: asyncio.run(
-        with_psycopg(dsn, count, THREADS)
+    f"bare psycopg, {MAX_CALL_THREADS} connections": lambda dsn, count: asyncio.run(
+        with_psycopg(dsn, count, MAX_CALL_THREADS)
     ),
 }
 

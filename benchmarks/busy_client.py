@@ -27,7 +27,7 @@ from benchmarks.async_enqueue import ROUTINE, noop
 from benchmarks.servers import add_dsn, database, described, server
 from benchmarks.tables import Table, finish
 from rowlease import AsyncClient, Client
-from rowlease.client.call_threads import THREADS
+from rowlease.client.call_threads import MAX_CALL_THREADS
 from rowlease.store.postgresql.connection import BoundedConnection, Connector
 
 #: How many call at the same time.
@@ -151,8 +151,8 @@ def bare_arrivals(dsn: str, calls: Calls) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     async def run() -> None:
-        enqueue, loop = bare(dsn, THREADS), asyncio.get_running_loop()
-        with ThreadPoolExecutor(THREADS) as threads:
+        enqueue, loop = bare(dsn, MAX_CALL_THREADS), asyncio.get_running_loop()
+        with ThreadPoolExecutor(MAX_CALL_THREADS) as threads:
             await arriving(calls, lambda number: loop.run_in_executor(threads, enqueue, number))
 
     asyncio.run(run())

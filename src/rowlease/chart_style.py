@@ -24,7 +24,7 @@ COLOURS = (
     "#960a38",
 )
 #: The lowest priority whose colour is so dark that text on it must be light.
-DARK = 7
+MIN_DARK_PRIORITY = 7
 INK, FAINT, GRID, AXIS = "#2b2f36", "#8a919c", "#e6e8ec", "#c9cdd4"
 #: Width and height of a picture in inches.
 SIZE = (16.0, 9.0)
@@ -114,7 +114,7 @@ def badge(axes: Any, x: float, y: float, priority: int) -> None:
         transform=axes.transAxes,
         fontsize=14,
         fontweight="bold",
-        color="white" if priority >= DARK else INK,
+        color="white" if priority >= MIN_DARK_PRIORITY else INK,
         va="center",
         bbox={
             "boxstyle": "round,pad=0.45",

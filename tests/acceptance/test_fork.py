@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from rowlease import AsyncClient, Client, Worker, task
-from rowlease.client.call_threads import THREADS
+from rowlease.client.call_threads import MAX_CALL_THREADS
 from rowlease.client.handle import Handle
 from rowlease.errors import NoResult
 from rowlease.store.pool import MAX_OPEN
@@ -129,8 +129,8 @@ def wait_for(handle: Handle[Any]) -> None:
 def test_an_async_client_has_threads_in_a_child(dsn: str) -> None:
     async def parent() -> None:
         async with AsyncClient(dsn) as client:
-            together = threading.Barrier(THREADS)
-            calls = [client.run_sync(lambda _: together.wait()) for _ in range(THREADS)]
+            together = threading.Barrier(MAX_CALL_THREADS)
+            calls = [client.run_sync(lambda _: together.wait()) for _ in range(MAX_CALL_THREADS)]
             await asyncio.gather(*calls)  # all threads have been started
 
             async def child() -> None:

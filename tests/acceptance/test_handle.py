@@ -66,7 +66,7 @@ def test_a_program_that_waits_for_a_result_is_notified(
     end: str, client: Client, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without these pauses, only a notification helps.
-    monkeypatch.setattr("rowlease.client.handle.NOTIFIED_READ_PAUSE", 3600.0)
+    monkeypatch.setattr("rowlease.client.handle.NOTIFIED_READ_SECONDS", 3600.0)
     monkeypatch.setattr("rowlease.client.handle.Backoff", lambda *_: repeat(3600.0))
     monkeypatch.setattr("rowlease.store.shared_listener.WAKE_ALL_AFTER", ())
     handle = client.enqueue(grow, Size(1), by=-1 if end == "fail" else 1)

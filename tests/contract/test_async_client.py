@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from rowlease import AsyncClient, NoResult, QueueFull, task
-from rowlease.client.call_threads import THREADS
+from rowlease.client.call_threads import MAX_CALL_THREADS
 from rowlease.errors import InvalidRequest
 from rowlease.model import Outcome
 from rowlease.tasks.requests import untyped_request
@@ -101,7 +101,7 @@ def test_hundreds_wait_for_results_without_a_thread_each(dsn: str, store: Sessio
         results = [asyncio.create_task(handle.result(LONG)) for handle in handles]
         await until(lambda: client.store.finished.num_waiting == 500)
         # The client's threads, another for each call (pyodbc), and one that listens.
-        assert psutil.Process().num_threads() <= before + 2 * THREADS + 1
+        assert psutil.Process().num_threads() <= before + 2 * MAX_CALL_THREADS + 1
         while await asyncio.to_thread(finish, store, 100):
             pass
         assert await ends(asyncio.gather(*results)) == [handle.request_id for handle in handles]
@@ -117,7 +117,9 @@ def test_hundreds_wait_for_room_and_hold_up_nobody(dsn: str, store: Session) -> 
 
     async def work(client: AsyncClient) -> None:
         waiting = double.with_options(wait=LONG)
-        calls = [asyncio.create_task(client.enqueue(waiting, n)) for n in range(3 * THREADS)]
+        calls = [
+            asyncio.create_task(client.enqueue(waiting, n)) for n in range(3 * MAX_CALL_THREADS)
+        ]
         await until(lambda: client.store.room.num_waiting == 1)
         other = await ends(client.enqueue(double.with_options(queue="other"), 1))
         assert other.outcome is Outcome.OK

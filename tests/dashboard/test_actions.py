@@ -205,7 +205,7 @@ def test_a_long_action_is_interrupted_and_goes_on(
     form = browser.form("/requests?filter=priority%3A3", "/actions/requeue")
     preview = browser.post("/actions/cancel", form.fields)
     assert "2,500 requests would be cancelled" in plain(preview)
-    monkeypatch.setattr(actions, "LASTS", 0.0)
+    monkeypatch.setattr(actions, "ACTION_SECONDS", 0.0)
     page, turns = browser.confirm(preview), 1
     while "not finished" in page.text:
         fields = next(form for form in Forms(page.text).found if "back" in form.fields).fields

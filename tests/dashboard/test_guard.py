@@ -233,7 +233,7 @@ def test_a_login_ends_after_its_time(visit: Visit, monkeypatch: pytest.MonkeyPat
     browser = visit(**TOKENS)
     browser.log_in(READER)
     assert browser.get("/").status_code == 200
-    late = monotonic() + guard.LOGIN_LASTS + 1
+    late = monotonic() + guard.LOGIN_SECONDS + 1
     monkeypatch.setattr(guard, "monotonic", lambda: late)
     assert browser.get("/").status_code == 303
 
@@ -244,8 +244,8 @@ def test_failed_logins_of_an_address_are_bounded(
     browser = visit(**TOKENS)
     now = monotonic()
     monkeypatch.setattr(guard, "monotonic", lambda: now)
-    codes = [browser.log_in("wrong").status_code for _ in range(guard.FAILURES + 1)]
-    assert codes == [403] * guard.FAILURES + [429]
+    codes = [browser.log_in("wrong").status_code for _ in range(guard.MAX_LOGIN_FAILURES + 1)]
+    assert codes == [403] * guard.MAX_LOGIN_FAILURES + [429]
     assert browser.log_in(READER).status_code == 429
     other = Browser(portal, browser.dashboard, address="127.0.0.2")
     assert other.log_in(READER).status_code == 303
@@ -256,7 +256,7 @@ def test_failed_logins_of_an_address_are_bounded(
 @pytest.mark.parametrize("network", ["2001:db8:0:7:{:x}::1", "::ffff:1.2.3.4{}"])
 def test_failed_logins_of_a_visitor_with_many_addresses_are_bounded(network: str) -> None:
     made = guard.Guard({"reader": READER})
-    for n in range(guard.FAILURES):
+    for n in range(guard.MAX_LOGIN_FAILURES):
         made.log_in(network.format(n if "db8" in network else ""), "wrong")
     with pytest.raises(guard.Refused, match=r"too many failed logins from (2001:db8|1\.2\.3\.4)"):
         made.log_in("2001:db8:0:7:ffff::" if "db8" in network else "1.2.3.4", READER)

@@ -291,8 +291,8 @@ def test_a_search_that_has_found_nothing_yet_continues_by_itself(
     store: Store, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page ends in time, and a search through millions of requests needs no visitor."""
-    monkeypatch.setattr(pages, "SEARCH", 0.0)
-    monkeypatch.setattr(pages, "FIRST_LOOK", 2)
+    monkeypatch.setattr(pages, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(pages, "FIRST_LOOK_ROWS", 2)
     enqueued(store, *["{}"] * 5)
     enqueued(store, "{}", dedup_key="one")
     enqueued(store, *["{}"] * 5)
@@ -314,8 +314,8 @@ def test_a_search_reads_more_at_each_step(
         looked.append(given[-1])
         return find(*given)
 
-    monkeypatch.setattr(pages, "SEARCH", 60.0)
-    monkeypatch.setattr(pages, "FIRST_LOOK", 2)
+    monkeypatch.setattr(pages, "SEARCH_SECONDS", 60.0)
+    monkeypatch.setattr(pages, "FIRST_LOOK_ROWS", 2)
     monkeypatch.setattr(pages, "MAX_READ_PER_CALL", 4)
     monkeypatch.setattr(pages, "find", noted)
     enqueued(store, *["{}"] * 11)

@@ -52,7 +52,7 @@ def test_all_connections_are_kept_and_the_last_one_is_used_first(
 def test_connections_that_are_not_used_are_closed_except_one(
     pool: ConnectionPool[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "IDLE_CHECK", 0.001)
+    monkeypatch.setattr(pools, "IDLE_CHECK_SECONDS", 0.001)
     taken = take(pool, 4)
     for each in taken:
         pool.give_back(each, is_sound=True)
@@ -84,7 +84,7 @@ def test_the_place_of_a_dropped_connection_is_free_again(pool: ConnectionPool[Co
 def test_a_place_that_is_given_back_goes_to_the_call_that_has_waited_longest(
     pool: ConnectionPool[Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pools, "LOOK_AFTER", 600.0)
+    monkeypatch.setattr(pools, "PLACE_CHECK_SECONDS", 600.0)
     taken = take(pool, MAX_OPEN)
     served: SimpleQueue[int] = SimpleQueue()
 

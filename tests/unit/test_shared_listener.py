@@ -48,7 +48,7 @@ def channel() -> Channel:
 
 @pytest.fixture
 def listener(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedListener]:
-    monkeypatch.setattr("rowlease.store.shared_listener.REOPEN_AFTER", 0.01)
+    monkeypatch.setattr("rowlease.store.shared_listener.REOPEN_SECONDS", 0.01)
     monkeypatch.setattr("rowlease.store.shared_listener.WAKE_ALL_AFTER", ())
     made = SharedListener(channel, lambda: True)
     yield made

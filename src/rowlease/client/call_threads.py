@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: The maximum number of calls that one client makes at the same time. It must be below
 #: `pool.MAX_OPEN`: then no call waits for a connection. If it were smaller, a call that waits for a
 #: lock in the database would delay other calls more often.
-THREADS = 16
+MAX_CALL_THREADS = 16
 
 
 class CallThreads:
@@ -31,7 +31,7 @@ class CallThreads:
 
     def forget(self) -> None:
         """Begin without threads, in a child that was forked."""
-        self._executor = ThreadPoolExecutor(THREADS, "rowlease-async")
+        self._executor = ThreadPoolExecutor(MAX_CALL_THREADS, "rowlease-async")
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Call a function in one of the threads.

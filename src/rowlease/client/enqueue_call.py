@@ -45,15 +45,15 @@ RETRY_FOR = timedelta(seconds=30)
 #: leaves time for other tries.
 SHARE_OF_A_TRY = 1 / 3
 #: No try begins if a smaller share of `retry_for` is left.
-SHORTEST_SHARE = 1 / 30
+MIN_SHARE_LEFT = 1 / 30
 #: The longest time in seconds that a producer waits for a notification of room before it tries
 #: again: its place in line lasts two seconds, and no notification is sent when an earlier place
 #: expires.
-LONGEST_WAIT_FOR_ROOM = 1.0
+MAX_ROOM_WAIT_SECONDS = 1.0
 #: The longest time in seconds between two tries if the database sends no notifications.
-LONGEST_WAIT_WITHOUT_NOTIFICATIONS = 0.1
+MAX_WAIT_WITHOUT_NOTIFICATIONS_SECONDS = 0.1
 #: The maximum number of characters in a receipt, and in the id of a batch.
-LONGEST_ID = 100
+MAX_ID_CHARACTERS = 100
 
 
 class Batches(TypedDict):
@@ -255,7 +255,7 @@ class Sending:
         """The seconds until the next try. Raises an error unless there is one."""
         self._pauses = self._pauses or Backoff(0.1, 2.0)
         pause = next(self._pauses)
-        is_over = ends - time.monotonic() - pause < self._retry_for * SHORTEST_SHARE
+        is_over = ends - time.monotonic() - pause < self._retry_for * MIN_SHARE_LEFT
         is_transient = isinstance(error, StoreError) and error.transient
         self._maybe_done |= isinstance(error, StoreError) and error.maybe_done
         if is_transient and self._retry_for and not is_over:
@@ -272,7 +272,7 @@ class Sending:
     def _pause_for_room(self, ends: float) -> float:
         """The longest time until the next try if the queue is full, in seconds."""
         is_listening = self._store.room.is_listening
-        longest = LONGEST_WAIT_FOR_ROOM if is_listening else LONGEST_WAIT_WITHOUT_NOTIFICATIONS
+        longest = MAX_ROOM_WAIT_SECONDS if is_listening else MAX_WAIT_WITHOUT_NOTIFICATIONS_SECONDS
         return min(_left(ends).total_seconds(), longest * random.uniform(0.5, 1))
 
 
@@ -286,9 +286,9 @@ def _is_full(answers: list[Enqueued]) -> bool:
 
 def _check_id(name: str, given: Any) -> None:
     check_type(name, given, ((str, NoneType), "it must be a string of 1 to 100 characters"))
-    if given is not None and not 0 < len(given) <= LONGEST_ID:
+    if given is not None and not 0 < len(given) <= MAX_ID_CHARACTERS:
         raise InvalidRequest(
-            f"{name} is {short_repr(given)}; it must have 1 to {LONGEST_ID} characters"
+            f"{name} is {short_repr(given)}; it must have 1 to {MAX_ID_CHARACTERS} characters"
         )
 
 

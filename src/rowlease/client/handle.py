@@ -21,7 +21,7 @@ from rowlease.tasks.requests import R_co
 FINISHED = ("Complete", "Failed", "Cancelled")
 #: The pause in seconds between reads if there are notifications. Reads are still needed, because a
 #: notification may be lost.
-NOTIFIED_READ_PAUSE = 2.0
+NOTIFIED_READ_SECONDS = 2.0
 #: The maximum number of reads per second by all waiting handles of a store. If many handles wait,
 #: their pauses are longer.
 READS_A_SECOND = 200
@@ -193,5 +193,5 @@ class _ResultWait:
         self._is_over = left <= 0
         if not self.goes_on(found):
             return 0
-        look = NOTIFIED_READ_PAUSE if self._finished.is_listening else next(self._pauses)
+        look = NOTIFIED_READ_SECONDS if self._finished.is_listening else next(self._pauses)
         return min(left, max(look, self._finished.num_waiting / READS_A_SECOND))

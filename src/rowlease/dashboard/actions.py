@@ -24,7 +24,7 @@ PREVIEW_LENGTH = 10
 #: The number of requests that a preview counts. The action itself has no such limit.
 MAX_COUNTED_REQUESTS = 10_000
 #: Seconds after which an action is interrupted. Its page then has a button that continues it.
-LASTS = 10.0
+ACTION_SECONDS = 10.0
 
 
 class Argument(NamedTuple):
@@ -90,7 +90,7 @@ def run_requests(verb: str, store: Store, form: QueryParams, actor: str) -> Appl
     given = form.get("operation_id")
     ids = parse(f"id:{given}").get("ids") if given else None
     operation_id = ids[0] if ids else None
-    ends = monotonic() + LASTS
+    ends = monotonic() + ACTION_SECONDS
     done = run_steps(
         steps(store, verb, filters, arguments, actor=actor, operation_id=operation_id),
         is_over=lambda _: monotonic() > ends,

@@ -50,7 +50,7 @@ PAGE_CALL_TIMEOUT = timedelta(seconds=20)
 #: The maximum number of pages made at the same time, and the maximum that wait for their turn.
 AT_ONCE, WAITING = 8, 64
 #: Seconds in which a form must have arrived.
-FORM_ARRIVES = 10
+FORM_SECONDS = 10
 STATUS = (
     (StoreUnavailable, 503),
     (SchemaMismatch, 503),
@@ -218,7 +218,7 @@ class Dashboard:
             Refused: it is not such a form, or it did not arrive in time.
         """
         try:
-            with fail_after(FORM_ARRIVES):
+            with fail_after(FORM_SECONDS):
                 form = await read_form(request)
         except TimeoutError:
             raise Refused(408, "the form did not arrive in time") from None

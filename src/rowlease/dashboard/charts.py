@@ -15,7 +15,7 @@ from rowlease.samples import Sample
 #: The size of the drawing, in its own units. The page stretches it.
 WIDTH, HEIGHT = 600.0, 100.0
 #: The smallest number of samples that fill the width of a chart.
-FEWEST = 24
+MIN_CHART_POINTS = 24
 #: The number of rows of the table below a chart, which shows some of its values.
 CHART_ROWS = 12
 #: The labels of a logarithmic axis: 1 ms, 10 ms and so on.
@@ -230,7 +230,7 @@ def _chart(
         else "The chart begins in a few seconds.",
         [one for one in series if one.path],
         grid,
-        f"{span(max(FEWEST, len(samples)) * figures.SAMPLE_SECONDS)} ago",
+        f"{span(max(MIN_CHART_POINTS, len(samples)) * figures.SAMPLE_SECONDS)} ago",
         [one.name for one in series],
         rows if series else [],
     )
@@ -246,7 +246,7 @@ def _last(values: Values) -> float | None:
 
 def _places(values: Values) -> list[tuple[float, float | None]]:
     """Each value with its place on the x axis. The last is at the right end."""
-    step = WIDTH / (max(FEWEST, len(values)) - 1)
+    step = WIDTH / (max(MIN_CHART_POINTS, len(values)) - 1)
     return [(WIDTH - (len(values) - 1 - n) * step, value) for n, value in enumerate(values)]
 
 

@@ -23,13 +23,13 @@ V = TypeVar("V")
 #: The minimum length of a token.
 MIN_TOKEN_LENGTH = 16
 #: Seconds after which a login ends.
-LOGIN_LASTS = 12 * 3600.0
+LOGIN_SECONDS = 12 * 3600.0
 #: The maximum number of logins, and of addresses whose failed logins are counted.
 MAX_LOGINS = 1000
 #: The maximum number of failed logins from one address, or IPv6 network, in a minute.
-FAILURES = 10
+MAX_LOGIN_FAILURES = 10
 #: The maximum size of a form, in bytes. A form holds names and the ids of selected requests.
-MOST_FORM = 65_536
+MAX_FORM_BYTES = 65_536
 COOKIE = "rowlease_dashboard"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -174,7 +174,7 @@ class Guard:
         now = monotonic()
         address = network_of(address)
         failed = [time for time in self._failures.get(address, []) if time > now - 60]
-        if len(failed) >= FAILURES:
+        if len(failed) >= MAX_LOGIN_FAILURES:
             raise Refused(429, f"too many failed logins from {address}; wait a minute")
         given = _digest(token)
         found = [
@@ -184,7 +184,7 @@ class Guard:
             _put(self._failures, address, [*failed, now])
             return None
         cookie = secrets.token_urlsafe(32)
-        _put(self._logins, cookie, Login(found[0], now + LOGIN_LASTS))
+        _put(self._logins, cookie, Login(found[0], now + LOGIN_SECONDS))
         return cookie
 
     def log_out(self, visitor: Visitor) -> None:
@@ -230,8 +230,10 @@ async def read_form(request: Request) -> QueryParams:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > MOST_FORM:
-            raise Refused(413, f"a form may have at most {MOST_FORM:,} bytes; use the command line")
+        if len(body) > MAX_FORM_BYTES:
+            raise Refused(
+                413, f"a form may have at most {MAX_FORM_BYTES:,} bytes; use the command line"
+            )
     return QueryParams(body.decode("ascii", "replace"))
 
 

@@ -26,17 +26,17 @@ from rowlease.store import Store
 #: The number of requests on a page of the list.
 PAGE_LENGTH = 50
 #: Seconds after which the search for a page's requests is interrupted. The next page continues it.
-SEARCH = 0.1
+SEARCH_SECONDS = 0.1
 #: The number of requests of each table that the first step of a search reads; the next read more.
-FIRST_LOOK = 500
+FIRST_LOOK_ROWS = 500
 #: The maximum number of rows of the other tables.
 MAX_TABLE_ROWS = 100
 #: The maximum number of dead letters that are grouped. The view dead_letters has the same limit.
-DEAD = 10_000
+MAX_DEAD_LETTERS = 10_000
 #: The number of days that a history may have, and of finished requests that are counted by kind.
 DAYS, KINDS = (30, 90), 10_000
 #: Seconds for which the findings of the whole database are kept.
-EXAMINED = 30.0
+EXAMINATION_SECONDS = 30.0
 
 
 class Examined:
@@ -49,9 +49,9 @@ class Examined:
         self._found: list[Finding] = []
 
     def findings(self) -> list[Finding]:
-        """The findings, which are at most EXAMINED seconds old."""
+        """The findings, which are at most EXAMINATION_SECONDS old."""
         with self._lock:
-            if self._at is None or monotonic() - self._at > EXAMINED:
+            if self._at is None or monotonic() - self._at > EXAMINATION_SECONDS:
                 self._found = examine(self._dsn)
                 self._at = monotonic()
             return self._found
@@ -163,7 +163,7 @@ def dead_letters(view: Visit) -> dict[str, Any]:
     return {
         "groups": view.store.list_dead_letters(limit=MAX_TABLE_ROWS),
         "total": latest.total("failed"),
-        "counted": DEAD,
+        "counted": MAX_DEAD_LETTERS,
         "most": MAX_TABLE_ROWS,
     }
 
@@ -271,7 +271,7 @@ def _queue_rows(latest: Sample, kept: list[Sample]) -> list[QueueRow]:
 def _search(view: Visit, text: str) -> Found:
     """The newest requests that match: a page, or as many as are found in the time of a page."""
     after = _number(view.query["after"]) if "after" in view.query else None
-    ends, look = monotonic() + SEARCH, FIRST_LOOK
+    ends, look = monotonic() + SEARCH_SECONDS, FIRST_LOOK_ROWS
     found = find(view.store, text, PAGE_LENGTH, after, {}, look)
     while found.after is not None and len(found.requests) < PAGE_LENGTH and monotonic() < ends:
         look = min(look * 3, MAX_READ_PER_CALL)

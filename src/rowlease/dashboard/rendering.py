@@ -19,7 +19,7 @@ from rowlease.dashboard.guard import (
     COOKIE,
     HEADERS,
     LOCAL_NAMES,
-    LOGIN_LASTS,
+    LOGIN_SECONDS,
     STRICT_TRANSPORT,
     host_name,
 )
@@ -86,7 +86,7 @@ def set_cookie(response: Response, request: Request, value: str) -> None:
     response.set_cookie(
         COOKIE,
         value,
-        max_age=round(LOGIN_LASTS),
+        max_age=round(LOGIN_SECONDS),
         path=base(request) or "/",
         secure=not is_plain,
         httponly=True,

@@ -18,9 +18,9 @@ from rowlease.store import Store
 #: Seconds between two samples.
 SAMPLE_SECONDS = 5.0
 #: The number of samples that are kept: 15 minutes.
-KEPT = 180
+MAX_KEPT_SAMPLES = 180
 #: Every twelfth sample also looks for findings of the queues: once a minute.
-BETWEEN_FINDINGS = 12
+SAMPLES_PER_EXAMINATION = 12
 #: The maximum number of completed requests whose waits a sample reads.
 MAX_SAMPLED_WAITS = 2000
 
@@ -32,7 +32,7 @@ class Samples:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: deque[Sample] = deque(maxlen=KEPT)
+        self._kept: deque[Sample] = deque(maxlen=MAX_KEPT_SAMPLES)
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,7 +79,7 @@ class Samples:
                 with self._lock:
                     if turn:  # latest() has just taken the first
                         self._take()
-                if turn % BETWEEN_FINDINGS == 0:
+                if turn % SAMPLES_PER_EXAMINATION == 0:
                     self.findings = self._store.diagnose()
             except RowleaseError as error:  # a page says so; the next sample may succeed
                 log.debug("no sample: %s", error)

@@ -18,9 +18,9 @@ from rowlease.chart_style import colour_of
 from rowlease.demo.drain import DrainSample
 
 #: Seconds between two lines if stderr is not a terminal.
-LINE_EVERY = 2.0
+LINE_INTERVAL_SECONDS = 2.0
 #: Seconds over which the rate is measured.
-RATE_WINDOW = 4.0
+RATE_WINDOW_SECONDS = 4.0
 BAR_WIDTH = 40
 
 
@@ -85,7 +85,7 @@ class ProgressBars:
     def show(self, sample: DrainSample) -> None:
         """Show one more sample."""
         self._recent.append(sample)
-        while self._recent[0].seconds < sample.seconds - RATE_WINDOW:
+        while self._recent[0].seconds < sample.seconds - RATE_WINDOW_SECONDS:
             self._recent.popleft()
         for priority, count in sample.depths.items():
             self._full[priority] = max(count, self._full.get(priority, 0))
@@ -93,7 +93,7 @@ class ProgressBars:
             self._live.update(Group(self._bars(sample), Text(""), self._line(sample)), refresh=True)
         elif sample.seconds >= self._next_line:
             self._console.print(self._line(sample), highlight=False, soft_wrap=True)
-            self._next_line = sample.seconds + LINE_EVERY
+            self._next_line = sample.seconds + LINE_INTERVAL_SECONDS
 
     def _bars(self, sample: DrainSample) -> Table:
         table = Table.grid(padding=(0, 2))

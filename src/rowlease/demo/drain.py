@@ -17,13 +17,13 @@ from rowlease.errors import RowleaseError
 from rowlease.store import Store
 
 #: Seconds between two samples of the depth.
-SAMPLE_EVERY = 0.2
+SAMPLE_INTERVAL_SECONDS = 0.2
 #: Seconds before a worker that has ended is replaced.
 REPLACEMENT_SECONDS = 0.5
 #: The number of successive failures, without a finished request, after which the demo gives up.
 MAX_FAILURES = 3
 #: Seconds within which a worker must finish its running tasks after it was asked to stop.
-GRACE = 15
+GRACE_SECONDS = 15
 
 
 class DrainSample(NamedTuple):
@@ -110,7 +110,7 @@ class WorkerProcess:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(GRACE)
+                self._process.wait(GRACE_SECONDS)
             except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 self._process.kill()
                 self._process.wait()
@@ -177,7 +177,7 @@ def drain(
                         "wait until their leases have run out."
                     )
                 time.sleep(REPLACEMENT_SECONDS)
-            time.sleep(SAMPLE_EVERY)
+            time.sleep(SAMPLE_INTERVAL_SECONDS)
         samples.append(_sample(store, time.monotonic() - began))
     finally:
         if worker is not None:

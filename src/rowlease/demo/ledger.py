@@ -26,9 +26,9 @@ from rowlease.store import Store
 #: The end of the id of the empty load that marks a finished run.
 CHECKED = ":checked"
 #: The maximum number of characters of the input's name in a load id. A load id may have 100.
-NAME = 40
+NAME_LENGTH = 40
 #: The number of characters of the digest in a load id.
-DIGEST = 12
+DIGEST_LENGTH = 12
 
 
 class Run(NamedTuple):
@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 def find_run(spark: Any, dsn: str, source: Input) -> Run:
     """The load that this run begins or continues."""
-    name = f"demo:{source.name[:NAME]}:{source.num_rows}:{source.digest[:DIGEST]}:"
+    name = f"demo:{source.name[:NAME_LENGTH]}:{source.num_rows}:{source.digest[:DIGEST_LENGTH]}:"
     query = (
         "(select load_id::text as load_id from rowlease.load "  # noqa: S608
         f"where starts_with(load_id, {literal(name)}) and status = 'Promoted') loads"

@@ -35,7 +35,7 @@ from rowlease.store import Store, open_store
 INTERRUPTED = 130
 #: The duration of a lease in seconds. It is short, so that a killed worker's requests run again
 #: soon.
-LEASE = 5
+LEASE_SECONDS = 5
 
 
 def run_demo(
@@ -139,7 +139,7 @@ def _folder(output: Path) -> Path:
 
 def _enqueue(job: Job, dsn: str, store: Store, run: Run, prepared: Input, steps: Steps) -> None:
     store.configure_queue(
-        QUEUE, lease_seconds=LEASE, max_priority=9, keep_history=True, paused=False
+        QUEUE, lease_seconds=LEASE_SECONDS, max_priority=9, keep_history=True, paused=False
     )
     begun = store.begin_load(run.load_id, QUEUE, new_run())
     if isinstance(begun, Promoted):

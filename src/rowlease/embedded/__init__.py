@@ -23,7 +23,7 @@ import platformdirs
 from rowlease.embedded import keeper
 from rowlease.embedded.binaries import server_binaries
 from rowlease.embedded.home import check_home
-from rowlease.embedded.keeper import POLL_INTERVAL, FileLock, Order, Postmaster
+from rowlease.embedded.keeper import SERVER_CHECK_SECONDS, FileLock, Order, Postmaster
 from rowlease.errors import ConfigError, RowleaseError, StoreError, StoreUnavailable
 from rowlease.store.postgresql.databases import make_database
 
@@ -31,13 +31,13 @@ from rowlease.store.postgresql.databases import make_database
 #: recovery of a full write-ahead log takes longer.
 START_TIMEOUT = 60.0
 #: The longest time in seconds to create the database, on a busy machine.
-ANSWER = 120.0
+ANSWER_SECONDS = 120.0
 #: The maximum number of attempts to start the server. An attempt fails if another program takes the
 #: free port before PostgreSQL listens on it.
-START_ATTEMPTS = 3
+MAX_START_ATTEMPTS = 3
 #: The size of the log in bytes from which a new log is begun. Only failing statements make a log
 #: large.
-LOG_LIMIT = 10 * 2**20
+MAX_LOG_BYTES = 10 * 2**20
 #: The environment variables that the server inherits: where programs and libraries are.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 
@@ -148,7 +148,7 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
         try:
             if keeper.take():
                 # There is no keeper: none has started yet, or the last one failed or was killed.
-                if attempts == START_ATTEMPTS:
+                if attempts == MAX_START_ATTEMPTS:
                     raise StoreUnavailable(f"PostgreSQL does not start{_log_end(order)}")
                 attempts += 1
                 if attempts == 1 and starting:
@@ -175,7 +175,7 @@ def _wait_for_server(order: Order, starting: Callable[[str, bool], object] | Non
                 f"PostgreSQL does not answer ({failure or 'not ready'}){_log_end(order)}"
             ) from failure
         # Pause longer after a failed try, because each failed try adds a line to the server's log.
-        time.sleep(0.1 if failure else POLL_INTERVAL)
+        time.sleep(0.1 if failure else SERVER_CHECK_SECONDS)
 
 
 def _start_keeper(order: Order, lock: FileLock) -> None:
@@ -192,7 +192,7 @@ def _start_keeper(order: Order, lock: FileLock) -> None:
     finally:
         server.close()
     log = order.path("server.log")
-    if log.exists() and log.stat().st_size > LOG_LIMIT:
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(order.path("server.log.1"))
     # Without site-packages the keeper starts fast. In isolated mode no folder can shadow a module.
     python = [sys.executable, "-I", "-S"]
@@ -260,7 +260,7 @@ def _answering(order: Order) -> Postmaster | None:
     claim = Postmaster.read(order.data)
     if claim is None or not claim.ready:
         return None
-    make_database(_dsn(order, claim.port, "postgres"), "rowlease", ANSWER)
+    make_database(_dsn(order, claim.port, "postgres"), "rowlease", ANSWER_SECONDS)
     return claim
 
 

@@ -34,16 +34,16 @@ if sys.platform != "win32":
     import fcntl
 
 #: Seconds between two polls by a process that waits for a lock or for the server.
-POLL_INTERVAL = 0.01
+SERVER_CHECK_SECONDS = 0.01
 #: Seconds between two checks by the keeper: does the server still run, and is it still used?
 KEEPER_CHECK_SECONDS = 0.1
 #: Seconds after which an unused server is stopped, so that commands run one after the other use
 #: the same server.
 UNUSED_SERVER_SECONDS = 1.0
 #: The longest time in seconds for a fast shutdown of PostgreSQL, which writes a checkpoint.
-FAST_SHUTDOWN = 30.0
+FAST_SHUTDOWN_SECONDS = 30.0
 #: The longest time in seconds for an immediate shutdown, which writes no checkpoint.
-IMMEDIATE_SHUTDOWN = 10.0
+IMMEDIATE_SHUTDOWN_SECONDS = 10.0
 
 #: PostgreSQL settings for a queue on one machine. The settings for durability (fsync,
 #: synchronous_commit) keep their default: on.
@@ -59,7 +59,7 @@ DEFAULT_SETTINGS = {
 
 
 #: The longest path of a Unix socket in bytes: of <sys/un.h>, less one for its end.
-LONGEST_SOCKET = 107 if sys.platform == "linux" else 103
+MAX_SOCKET_BYTES = 107 if sys.platform == "linux" else 103
 #: The name of a PostgreSQL setting that only marks the server's command line.
 MARK = "rowlease.home"
 
@@ -91,7 +91,7 @@ class Order(NamedTuple):
     def socket(self, port: int) -> Path | None:
         """The server's Unix socket; None if libpq cannot use such a path."""
         path = self.path("socket") / f".s.PGSQL.{port}"
-        is_usable = len(os.fsencode(path)) <= LONGEST_SOCKET and "," not in self.home
+        is_usable = len(os.fsencode(path)) <= MAX_SOCKET_BYTES and "," not in self.home
         return path if is_usable else None
 
 
@@ -120,7 +120,7 @@ class FileLock:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     return False
-            time.sleep(POLL_INTERVAL)
+            time.sleep(SERVER_CHECK_SECONDS)
 
     def release(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_UN)
@@ -166,7 +166,7 @@ class Server:
 
     def find(self) -> bool:
         """Find the server of a keeper that was killed. False if no server is running."""
-        deadline = time.monotonic() + FAST_SHUTDOWN
+        deadline = time.monotonic() + FAST_SHUTDOWN_SECONDS
         while not self.lock.take():
             found = Postmaster.read(self.order.data)
             if found and is_postmaster(found.pid, self.order.home):
@@ -175,7 +175,7 @@ class Server:
             # The postmaster was killed, too, but some of its processes have not ended yet.
             if time.monotonic() > deadline:
                 raise SystemExit(f"processes of a killed server still use {self.order.data}")
-            time.sleep(POLL_INTERVAL)
+            time.sleep(SERVER_CHECK_SECONDS)
         self.port = self.order.port
         return False
 
@@ -224,8 +224,8 @@ class Server:
     def stop(self) -> None:
         say("stopping")
         for number, patience in (
-            (signal.SIGINT, FAST_SHUTDOWN),
-            (signal.SIGQUIT, IMMEDIATE_SHUTDOWN),
+            (signal.SIGINT, FAST_SHUTDOWN_SECONDS),
+            (signal.SIGQUIT, IMMEDIATE_SHUTDOWN_SECONDS),
         ):
             if is_postmaster(self.pid, self.order.home):
                 os.kill(self.pid, number)

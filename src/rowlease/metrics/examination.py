@@ -10,7 +10,7 @@ from rowlease.errors import StoreError
 from rowlease.model import Finding
 
 #: Seconds between two examinations. One takes longer than a scrape may.
-EVERY = 60.0
+EXAMINATION_INTERVAL_SECONDS = 60.0
 
 
 class Examination:
@@ -50,5 +50,5 @@ class Examination:
     def _run(self) -> None:
         while True:
             self.examine()
-            if self._stopped.wait(EVERY):
+            if self._stopped.wait(EXAMINATION_INTERVAL_SECONDS):
                 return

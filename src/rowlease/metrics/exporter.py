@@ -23,7 +23,7 @@ from rowlease.store import Store, place_of
 from rowlease.visible import visible
 
 #: The time for which scrapes get the values of one reading of the database.
-CACHED_FOR = timedelta(seconds=5)
+CACHE_TIME = timedelta(seconds=5)
 #: The time limit of each call to the database. A scrape makes five calls, and by default Prometheus
 #: gives up on a scrape after 10 s.
 SCRAPE_CALL_TIMEOUT = timedelta(seconds=2)
@@ -107,7 +107,7 @@ class DatabaseMetrics:
     def __init__(
         self,
         store: Store,
-        cache: timedelta = CACHED_FOR,
+        cache: timedelta = CACHE_TIME,
         examination: Examination | None = None,
     ) -> None:
         self._store = store.within(SCRAPE_CALL_TIMEOUT)

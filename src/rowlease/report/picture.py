@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rowlease.chart_style import AXIS, DARK, FAINT, GRID, INK, colour_of, picture, plain
+from rowlease.chart_style import (
+    AXIS,
+    FAINT,
+    GRID,
+    INK,
+    MIN_DARK_PRIORITY,
+    colour_of,
+    picture,
+    plain,
+)
 from rowlease.counts import counted
 from rowlease.report.figures import Failures, Figures, Throughput, Work
 
@@ -17,9 +26,9 @@ QUEUE_COLOURS = ("#2f5d8a", "#7fb0d6", "#3f9c8f", "#a98fc7", "#c3d5a0", "#c9cdd4
 #: The colours of requests with errors: dead letters, those to be retried, and complete ones.
 DEAD, AGAIN, AT_LAST = "#cf2133", "#fd9941", "#c9cdd4"
 #: The maximum number of rows of waits and runs in the chart. The tables have all rows.
-MOST_ROWS = 20
+MAX_SHOWN_ROWS = 20
 #: The maximum number of rows of failures in the chart. The tables have more.
-MOST_FAILURES = 8
+MAX_SHOWN_FAILURES = 8
 #: The width of the picture and its four margins, in hundreds of pixels.
 WIDTH, LEFT, RIGHT, HEAD, FOOT = 16.0, 0.6, 0.6, 1.75, 0.55
 #: The heights of the parts of the picture, in hundreds of pixels.
@@ -37,8 +46,8 @@ AXIS_TICKS = {
 def draw(figures: Figures, path: Path) -> None:
     """Write the picture to `path`."""
     timed = sorted((row for row in figures.work if row.complete), key=lambda row: -row.complete)
-    rows = sorted(timed[:MOST_ROWS], key=lambda row: (row.queue, -row.priority))
-    failed = figures.failures[:MOST_FAILURES]
+    rows = sorted(timed[:MAX_SHOWN_ROWS], key=lambda row: (row.queue, -row.priority))
+    failed = figures.failures[:MAX_SHOWN_FAILURES]
     parts = []
     if rows:
         parts += [THROUGHPUT, ROW * len(rows) + 0.2]
@@ -218,7 +227,7 @@ def names(axes: Any, rows: Sequence[Work], start: float) -> None:
             ha="center",
             fontsize=11,
             fontweight="bold",
-            color="white" if row.priority >= DARK else INK,
+            color="white" if row.priority >= MIN_DARK_PRIORITY else INK,
             bbox={
                 "boxstyle": "round,pad=0.35",
                 "facecolor": colour_of(row.priority),

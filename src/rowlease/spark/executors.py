@@ -11,7 +11,7 @@ from rowlease.errors import ConfigError
 EXECUTOR_START_SECONDS = 60.0
 #: Seconds to wait for further executors after one was added or removed. When a session starts, its
 #: executors register one by one, and a dead executor is replaced.
-SETTLED = 10.0
+SETTLED_SECONDS = 10.0
 #: Seconds between two checks for changes.
 CHANGE_CHECK_SECONDS = 0.1
 
@@ -66,7 +66,7 @@ def executors_of(sc: Any, count: int | None) -> Executors:
             "number of executors for the pool, for example executors=10"
         )
     set_cores = conf.get("spark.executor.cores")
-    found = [] if set_cores and count else registered(sc, 0.0 if count else SETTLED)
+    found = [] if set_cores and count else registered(sc, 0.0 if count else SETTLED_SECONDS)
     cores = int(set_cores or min(found))
     return Executors(
         count or sum(each // cores for each in found),

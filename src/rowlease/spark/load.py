@@ -56,7 +56,7 @@ TRY_BITS, ROW_BITS = 16, 30
 #: The maximum number of partitions of a load.
 MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
 #: The maximum number of times that rows are staged if two tries of a task compute different rows.
-STAGINGS = 3
+MAX_STAGINGS = 3
 
 
 def enqueue(
@@ -172,7 +172,7 @@ def enqueue(
                     end_run(opened, load_id, begun.run_number)
                 raise
 
-        for _ in range(STAGINGS - 1):
+        for _ in range(MAX_STAGINGS - 1):
             with suppress(StoreConflict, LoadDiffers):
                 return staged_and_promoted()
         return staged_and_promoted()

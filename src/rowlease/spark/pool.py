@@ -38,9 +38,9 @@ from rowlease.worker.timings import POOL_SHUTDOWN
 logger = logging.getLogger("rowlease")
 
 #: Seconds between two checks of the queues.
-CHECK_EVERY = 0.5
+CHECK_INTERVAL_SECONDS = 0.5
 #: Seconds between two progress reports.
-REPORT_EVERY = 5.0
+REPORT_INTERVAL_SECONDS = 5.0
 
 
 def work(
@@ -184,7 +184,7 @@ class ExecutorPool:
         """
         with stopped_by_signals(self._stop):
             checking = start(check)
-            while not checking.ends_within(CHECK_EVERY):
+            while not checking.ends_within(CHECK_INTERVAL_SECONDS):
                 if self._num_stops:
                     checking.cancel()
                     return Summary.of([])
@@ -215,14 +215,14 @@ class ExecutorPool:
         """Wait until it is time to drain, or the job has ended."""
         monitor = PoolMonitor(self._store, self._queues, f"{self._pool_id}:")
         began = reported_at = time.monotonic()
-        while not (self._num_stops or job.ends_within(CHECK_EVERY)):
+        while not (self._num_stops or job.ends_within(CHECK_INTERVAL_SECONDS)):
             at = time.monotonic()
             if duration is not None and at - began >= duration.total_seconds():
                 return
             with self._patient():
                 if at - self._beat_at >= HEARTBEAT:
                     self._beat()
-                if at - reported_at >= REPORT_EVERY:
+                if at - reported_at >= REPORT_INTERVAL_SECONDS:
                     reported_at = at
                     self._progress(monitor.progress())
                 # The end of a batch may have made requests due.
@@ -232,7 +232,7 @@ class ExecutorPool:
     def _drain(self, job: SparkJob, patience: float) -> None:
         """Have the executors drain. Cancel the job after a second stop, or if draining is slow."""
         began, is_removed = time.monotonic(), False
-        while not job.ends_within(CHECK_EVERY):
+        while not job.ends_within(CHECK_INTERVAL_SECONDS):
             if self._num_stops > 1 or time.monotonic() - began > patience:
                 logger.warning("the pool's job is cancelled; its leases have to run out")
                 job.cancel()

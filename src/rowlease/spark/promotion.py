@@ -17,7 +17,7 @@ from rowlease.store import Store
 logger = logging.getLogger("rowlease")
 
 #: The maximum number of tries of a promotion if rows of the load are committed meanwhile.
-PROMOTIONS = 3
+MAX_PROMOTIONS = 3
 #: The number of times that a call is repeated if it was not answered.
 MAX_REPEATS_UNANSWERED = 2
 
@@ -80,7 +80,7 @@ def _settled(store: Store, load: Staged) -> Promoted:
             num_clamped=load.num_clamped,
         )
 
-    for _ in range(PROMOTIONS - 1):
+    for _ in range(MAX_PROMOTIONS - 1):
         with suppress(StoreConflict):
             return heard(promote)
     return heard(promote)

@@ -34,7 +34,7 @@ REASONS = re.compile(r"Server access error at url \S+ \((.+)\)|(Host \S+ not fou
 #: The lock file in the user's cache folder that is held while drivers are downloaded.
 RESOLVING = "resolving.lock"
 #: The longest wait for the lock of RESOLVING, in seconds.
-RESOLVING_PATIENCE = 300.0
+RESOLVING_SECONDS = 300.0
 
 #: spark-submit sets this variable for a Python program.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -124,7 +124,7 @@ def resolving() -> Iterator[None]:
         yield
         return
     with closing(lock):
-        lock.take(patience=RESOLVING_PATIENCE)
+        lock.take(patience=RESOLVING_SECONDS)
         yield
 
 

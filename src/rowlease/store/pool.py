@@ -27,10 +27,10 @@ MAX_OPEN = 33
 #: shorter, a program with a burst of calls now and then would log in again for each burst.
 IDLE_TIME = 30.0
 #: Seconds between two searches for connections that have been idle for IDLE_TIME.
-IDLE_CHECK = 3.0
+IDLE_CHECK_SECONDS = 3.0
 #: Seconds after which a call that waits for a place looks for one itself: a place that was dropped
 #: instead of given back is not handed over.
-LOOK_AFTER = 0.1
+PLACE_CHECK_SECONDS = 0.1
 
 
 class Place:
@@ -151,10 +151,10 @@ class ConnectionPool(Generic[C]):
             while True:
                 left = ends - monotonic()
                 with suppress(Empty):
-                    return turn.get(timeout=max(0.0, min(left, LOOK_AFTER)))
+                    return turn.get(timeout=max(0.0, min(left, PLACE_CHECK_SECONDS)))
                 if (place := self._free_place()) is not None:
                     return place
-                if left <= LOOK_AFTER:
+                if left <= PLACE_CHECK_SECONDS:
                     raise NotConnected(
                         f"all {MAX_OPEN} connections of the store were in use for {seconds:g} s"
                     )
@@ -179,7 +179,7 @@ class ConnectionPool(Generic[C]):
     def _close_unused(self, _: _Closer) -> None:
         """Close connections that have been idle for long, until only one is idle."""
         while len(self._idle) > 1:
-            time.sleep(IDLE_CHECK)
+            time.sleep(IDLE_CHECK_SECONDS)
             with suppress(IndexError):
                 while len(self._idle) > 1:
                     idle = self._idle.popleft()

@@ -22,7 +22,7 @@ WAITER_CHECK_SECONDS = 0.1
 #: Seconds for which the session stays open when no caller waits, because another caller may follow.
 UNUSED_SESSION_SECONDS = 1.0
 #: Seconds until a session that failed or could not be opened is opened again.
-REOPEN_AFTER = 1.0
+REOPEN_SECONDS = 1.0
 
 
 class Session(Protocol):
@@ -105,7 +105,7 @@ class SharedListener:
                     self._serve(session)
             except Exception:
                 # Callers poll meanwhile.
-                self._closed.wait(REOPEN_AFTER)
+                self._closed.wait(REOPEN_SECONDS)
             finally:
                 self.is_listening = False
                 self._notices.set(self._notices.keys)

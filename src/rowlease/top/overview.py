@@ -16,7 +16,7 @@ from rowlease.top.sample import SampledQueue, TopSample
 from rowlease.visible import visible
 
 #: The longest wait in a queue is shown in colour if it is at least this many seconds.
-LATE = 60.0
+LATE_SECONDS = 60.0
 #: The widths of a terminal, in characters, from which more columns are shown.
 SMALL, MEDIUM, WIDE = 56, 70, 100
 #: The number of lines that are not rows: titles, column heads and empty lines.
@@ -36,7 +36,7 @@ ORDERS: tuple[tuple[str, Callable[[SampledQueue], Any]], ...] = (
 )
 BARS = "▁▂▃▄▅▆▇█"
 #: The number of characters of a sparkline.
-SPARKS = 20
+SPARKLINE_CHARACTERS = 20
 
 
 class Overview:
@@ -122,7 +122,7 @@ def queues_table(
         table.add_column(cut("by priority"))
     first = first_shown(len(queues), room, selected)
     for place, queue in enumerate(queues[first : first + room], first):
-        late = (queue.oldest_seconds or 0) >= LATE
+        late = (queue.oldest_seconds or 0) >= LATE_SECONDS
         cells: list[RenderableType] = [
             cut(("paused ", "yellow") if queue.paused else "", (queue.name, "bold")),
             number(sum(queue.pending.values())),
@@ -184,7 +184,7 @@ def first_shown(count: int, room: int, selected: int | None) -> int:
 def sparkline(values: Sequence[int]) -> str:
     """The values as bars, the newest on the right. The largest value has the highest bar."""
     # Of several samples for one bar, the largest is shown.
-    size = -(-len(values) // SPARKS) or 1
+    size = -(-len(values) // SPARKLINE_CHARACTERS) or 1
     heights = [max(values[max(0, end - size) : end]) for end in range(len(values), 0, -size)][::-1]
     most = max(heights, default=0)
     return "".join(BARS[(len(BARS) - 1) * height // most if most else 0] for height in heights)

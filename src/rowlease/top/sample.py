@@ -10,7 +10,7 @@ from rowlease.samples import Sample, rate_now, take_sample
 from rowlease.store import Store
 
 #: The number of samples of which each queue keeps the number of pending requests.
-HISTORY = 60
+MAX_HISTORY = 60
 
 
 class SampledQueue(NamedTuple):
@@ -58,7 +58,7 @@ class Sampler:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: deque[Sample] = deque(maxlen=HISTORY)
+        self._kept: deque[Sample] = deque(maxlen=MAX_HISTORY)
 
     def sample(self) -> TopSample:
         """The present counts, and the rates since earlier samples.

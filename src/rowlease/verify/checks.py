@@ -18,7 +18,7 @@ from rowlease.model import Begun, Failure, LeasedRequest, NewRequest, Outcome
 from rowlease.store import Observer, Store
 
 #: Sessions that claim at the same time.
-SESSIONS = 8
+NUM_SESSIONS = 8
 #: The number of requests in a claim of the measured runs, and the bytes of a payload.
 BATCH, PAYLOAD = 10, 100
 #: The statuses of requests that a check may leave behind, besides leased requests.
@@ -84,15 +84,16 @@ def one_owner(trial: Trial) -> str:
                 return
 
     began = time.perf_counter()
-    with ThreadPoolExecutor(SESSIONS) as pool:
-        for done in [pool.submit(work, number) for number in range(SESSIONS)]:
+    with ThreadPoolExecutor(NUM_SESSIONS) as pool:
+        for done in [pool.submit(work, number) for number in range(NUM_SESSIONS)]:
             done.result()
     took = time.perf_counter() - began
     expect(len(seen) == len(set(seen)), f"{len(seen) - len(set(seen))} requests had two owners")
     expect(len(seen) == total, f"{total - len(seen)} of {total} requests were not claimed")
     slow = statistics.quantiles(times, n=100)[98]
     return (
-        f"{total} requests, {SESSIONS} sessions, claims of {BATCH}: {total / took:.0f} requests/s; "
+        f"{total} requests, {NUM_SESSIONS} sessions, claims of {BATCH}: "
+        f"{total / took:.0f} requests/s; "
         f"a claim took {1000 * statistics.median(times):.1f} ms (median), "
         f"{1000 * slow:.1f} ms (99 %)"
     )
@@ -131,11 +132,11 @@ def dead_letters(trial: Trial) -> str:
 
 
 def dedup(trial: Trial) -> str:
-    with ThreadPoolExecutor(SESSIONS) as pool:
-        found = list(pool.map(lambda _: trial.put(1, dedup_key="verify"), range(4 * SESSIONS)))
+    with ThreadPoolExecutor(NUM_SESSIONS) as pool:
+        found = list(pool.map(lambda _: trial.put(1, dedup_key="verify"), range(4 * NUM_SESSIONS)))
     expect(trial.num_waiting() == 1, f"{trial.num_waiting()} requests have one dedup key")
     expect(len({ids[0] for ids in found}) == 1, "the calls answered with different ids")
-    return f"{4 * SESSIONS} calls at once with one dedup key made one request"
+    return f"{4 * NUM_SESSIONS} calls at once with one dedup key made one request"
 
 
 def groups(trial: Trial) -> str:

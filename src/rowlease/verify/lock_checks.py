@@ -15,7 +15,7 @@ from rowlease.store.observing import Plans, WaitCounts
 from rowlease.verify.checks import Broken, Trial, expect, staged
 
 #: Rows of the load whose locks are counted.
-LOADED = 5_000
+NUM_ROWS = 5_000
 #: The longest time of a call that does not wait for another transaction.
 NO_WAIT_TIMEOUT = timedelta(seconds=5)
 #: The locks that a session may hold on a whole table, and on a page.
@@ -82,18 +82,18 @@ def locks_of_outcomes(trial: LockTrial) -> str:
 
 
 def locks_of_a_promote(trial: LockTrial) -> str:
-    load_id, run = staged(trial, LOADED)
+    load_id, run = staged(trial, NUM_ROWS)
     try:
         with trial.observer.transaction() as connection:
             trial.observer.call(
                 connection, "promote",
-                p_load_id=load_id, p_run_number=run, p_expected_rows=LOADED, p_num_clamped=0,
+                p_load_id=load_id, p_run_number=run, p_expected_rows=NUM_ROWS, p_num_clamped=0,
             )  # fmt: skip
             held = _row_locks_only(trial, connection)
             took = _claim_meanwhile(trial, 10)[1]
     finally:  # the queue of a staged load cannot be deleted
-        trial.store.promote(load_id, run, LOADED)
-    return f"a load of {LOADED} rows holds {held}; a claim took {1000 * took:.0f} ms meanwhile"
+        trial.store.promote(load_id, run, NUM_ROWS)
+    return f"a load of {NUM_ROWS} rows holds {held}; a claim took {1000 * took:.0f} ms meanwhile"
 
 
 def open_producer(trial: LockTrial) -> str:

@@ -47,7 +47,7 @@ from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
 
 #: The maximum number of tries of a call if each try ends in a deadlock.
-TRIES = 3
+MAX_TRIES = 3
 
 
 class PostgresStore(Store):
@@ -105,7 +105,7 @@ class PostgresStore(Store):
     def _call_own(self, text: str, arguments: dict[str, Any], timeout: timedelta) -> list[Any]:
         """Call on a pooled connection. Repeat a call that was rolled back because of a deadlock."""
         ends = time.monotonic() + timeout.total_seconds()
-        for tries_left in reversed(range(TRIES)):
+        for tries_left in reversed(range(MAX_TRIES)):
             try:
                 with self.connection(timeout) as own:
                     cursor = own.execute(text, arguments, binary=True)
