@@ -87,10 +87,12 @@ SHARED = {"ENGINE", "MIGRATION_LOCK", "SET_UP", "_HOMES"}
 def test_no_two_classes_or_constants_have_one_name(repository: Path) -> None:
     found: dict[str, list[str]] = {}
     for path in sorted((repository / "src" / "rowlease").rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for inner in ast.walk(tree):
+            if isinstance(inner, ast.ClassDef):
+                found.setdefault(inner.name, []).append(path.name)
+        for node in tree.body:
             match node:
-                case ast.ClassDef(name=name):
-                    found.setdefault(name, []).append(path.name)
                 case (
                     ast.Assign(targets=[ast.Name(id=name)])
                     | ast.AnnAssign(target=ast.Name(id=name))

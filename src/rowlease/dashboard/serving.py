@@ -27,7 +27,7 @@ def serve(
     """Serve until Ctrl-C or SIGTERM."""
     clients = listener.clients
 
-    class Connection(H11Protocol):
+    class BrowserConnection(H11Protocol):
         number = -1
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -52,14 +52,14 @@ def serve(
             clients.waited_for(self.number)
             super().on_response_complete()
 
-    class Server(uvicorn.Server):
+    class DashboardServer(uvicorn.Server):
         async def on_tick(self, counter: int) -> bool:
             clients.disconnect_late()
             return await super().on_tick(counter)
 
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=BrowserConnection,
         loop="asyncio",  # another loop does not accept clients through the listener
         log_level="warning",
         access_log=False,
@@ -73,4 +73,4 @@ def serve(
     # uvicorn raises the signal again when it has ended, but the embedded server must be stopped.
     signal.signal(signal.SIGTERM, lambda *_: None)
     with listener, suppress(KeyboardInterrupt):
-        Server(config).run(sockets=[listener])
+        DashboardServer(config).run(sockets=[listener])
