@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,12 @@ NAMES = {"postgresql": "PostgreSQL", "sqlserver": "SQL Server"}
 FOLDER = "tests/contract"
 ENDED_EARLY = "This run was ended early"
 OLDER = "* older scripts"
-OUTCOMES = ("passed", "failed", "skipped", "not run")
+OUTCOMES = ("passed", "failed", "skipped")
+WIDTH = 118
+#: So many characters of a reason or an error are shown.
+MAX_REASON = 300
+#: The tests of a reason are named if they are not more.
+MAX_NAMED = 3
 #: Sections that something else writes, and that are kept: benchmarks/sqlserver_claims.py,
 #: tests/tsql/evidence.py and tests/versions.py.
 CLAIMS = "## What keeps two claims apart"
@@ -85,6 +91,7 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
     """docs/engines.md; `kept` are the lines of sections that something else has written."""
     results = run.results
     engines = [engine for engine in NAMES if any(r.engine == engine for r in results)]
+    names = {engine: _name(engine, run) for engine in engines}
     lines = [
         "# Engines",
         "",
@@ -93,8 +100,8 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
         "that workers use.",
         "",
         f"* run: {run.began} to {run.ended} UTC{_parts(run.num_parts)}",
-        *(f"* {NAMES[engine]}: {run.servers.get(engine, 'not known')}" for engine in engines),
-        f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (the suite warns when it has changed)",
+        *(_item(f"{names[engine]}: {run.servers.get(engine, 'not known')}") for engine in engines),
+        f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (the suite warns of a change)",
         _ran_with("postgresql", run.scripts["postgresql"]),
         *(_older(fingerprint, what) for fingerprint, what in run.older.items()),
         f"* the state machine of test_model.py: {run.examples} examples",
@@ -104,8 +111,8 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
         "",
         "## Results",
         "",
-        f"| promise | {' | '.join(NAMES[e] for e in engines)} |",
-        f"|---|{'---|' * len(engines)}",
+        f"| promise | {' | '.join(f'{names[e]}: passed | failed | skipped' for e in engines)} |",
+        f"|---|{'---:|' * 3 * len(engines)}",
     ]
     promises = sorted({r.promise for r in results}, key=_place)
     for promise in promises:
@@ -115,7 +122,7 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
     totals = (_cell([r for r in results if r.engine == e]) for e in engines)
     lines.append(f"| **all** | {' | '.join(totals)} |")
     for engine in engines:
-        lines += _details(engine, [r for r in results if r.engine == engine])
+        lines += _details(names[engine], [r for r in results if r.engine == engine])
     if kept:
         lines += ["", *kept]
     return "\n".join(lines) + "\n"
@@ -126,7 +133,18 @@ def _older(fingerprint: str, what: list[tuple[str, str]]) -> str:
         f"{promise.replace('_', ' ')} ({NAMES[engine]})"
         for engine, promise in sorted(what, key=lambda one: (one[0], _place(one[1])))
     )
-    return f"{OLDER}, `{fingerprint}`: {', '.join(promises)}"
+    return _item(f"{OLDER.removeprefix('* ')}, `{fingerprint}`: {', '.join(promises)}")
+
+
+def _name(engine: str, run: Run) -> str:
+    return "Babelfish" if "Babelfish" in run.servers.get(engine, "") else NAMES[engine]
+
+
+def _item(text: str) -> str:
+    """An item of a list, in lines that can be read."""
+    return textwrap.fill(
+        f"* {text}", WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _parts(count: int) -> str:
@@ -137,10 +155,10 @@ def _what_ran(server: str) -> list[str]:
     if "Babelfish" not in server:
         return []
     return [
-        "**No SQL Server has run this yet.** The column SQL Server shows Babelfish, a T-SQL engine",
-        "over TDS, through Microsoft's ODBC driver. It ignores UPDLOCK, READPAST and ROWLOCK, so",
-        "claims meet at the same rows: what holds there holds because the status is checked again,",
-        "not because of hints. It says nothing about SQL Server's own locks, plans and speed.",
+        "**No SQL Server has run this yet.** Babelfish is a T-SQL engine over TDS; it is called",
+        "through Microsoft's ODBC driver. It ignores UPDLOCK, READPAST and ROWLOCK, so claims meet",
+        "at the same rows: what holds there holds because the status is checked again, not because",
+        "of hints. It says nothing about SQL Server's own locks, plans and speed.",
         "",
         "Four things of it were changed locally. sp_getapplock answers as SQL Server does: a",
         "refusal is -1 without an error, a deadlock -3, and locks belong to a database; before,",
@@ -174,36 +192,36 @@ def _place(promise: str) -> tuple[int, str]:
 
 def _cell(results: list[Result]) -> str:
     counts = Counter(result.outcome for result in results)
-    words = [f"{counts[word]} {word}" for word in OUTCOMES if counts[word]]
-    return ", ".join(words) or "-"
+    return " | ".join(f"{counts[word]:,}" for word in OUTCOMES)
 
 
-def _details(engine: str, results: list[Result]) -> list[str]:
+def _details(name: str, results: list[Result]) -> list[str]:
     lines: list[str] = []
     skipped: dict[str, list[str]] = defaultdict(list)
     for result in results:
         if result.outcome == "skipped":
             skipped[result.reason].append(result.test)
     if skipped:
-        lines += ["", f"## Skipped on {NAMES[engine]}", ""]
-        lines += [_skips(reason, tests) for reason, tests in sorted(skipped.items())]
+        lines += ["", f"## Skipped on {name}", ""]
+        most_first = sorted(skipped.items(), key=lambda one: (-len(one[1]), one[0]))
+        lines += [_skips(reason, tests) for reason, tests in most_first]
     failed = [result for result in results if result.outcome == "failed"]
     if failed:
-        lines += ["", f"## Failed on {NAMES[engine]}", ""]
+        lines += ["", f"## Failed on {name}", ""]
         lines += [_failure(result) for result in failed]
     return lines
 
 
 def _failure(result: Result) -> str:
-    error = f": {plain(result.reason)}" if result.reason else ""
-    return f"* {result.promise.replace('_', ' ')}: `{result.test}`{error}"
+    error = f": {plain(result.reason[:MAX_REASON])}" if result.reason else ""
+    return _item(f"{result.promise.replace('_', ' ')}: `{result.test}`{error}")
 
 
 def _skips(reason: str, tests: list[str]) -> str:
-    """A reason, and the tests that were skipped for it, without their parameters."""
+    """A reason, how many tests were skipped for it, and which, if they are few."""
     names = sorted({test.partition("[")[0].removeprefix("test_") for test in tests})
-    shown = ", ".join(name.replace("_", " ") for name in names)
-    return f"* {len(tests)}: {plain(reason)} ({shown})"
+    shown = f" ({', '.join(names).replace('_', ' ')})" if len(names) <= MAX_NAMED else ""
+    return _item(f"{len(tests)}: {plain(reason[:MAX_REASON])}{shown}")
 
 
 def plain(text: str) -> str:

@@ -288,3 +288,19 @@ def test_every_code_of_our_own_is_among_them() -> None:
 def test_more_payloads_than_kinds_are_refused(store: Session) -> None:
     with pytest.raises(InvalidRequest, match="kind must be a task name"):
         store._call("enqueue_many", p_queue_name="default", p_kinds=["a"], p_payloads=["{}", "{}"])
+
+
+@pytest.mark.only_on("sqlserver", why="elsewhere lists are arrays")
+def test_lists_of_a_caller_in_sql_may_have_blanks_and_line_ends(store: Session) -> None:
+    store.put(2)
+    done, failed = store.claim(limit=2)
+    store.execute(
+        "exec rowlease.exchange @p_worker_id = N'me', @p_queue_names = N' [\"default\"] ',"
+        " @p_limit = 0,"
+        f" @p_complete_ids = N' [ {done.request_id} ]\n',"
+        f" @p_complete_tokens = N'[{done.lock_token}\n] ',"
+        f" @p_fail_ids = N'[ {failed.request_id}] ', @p_fail_tokens = N' [{failed.lock_token}]',"
+        " @p_errors = N'[\"no\"]'"
+    )
+    assert store.row(done.request_id)["status"] == "Complete"
+    assert store.row(failed.request_id)["num_attempts"] == 1

@@ -31,11 +31,20 @@ def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> 
         ],
     )
     text = page(run)
-    assert "| promise | PostgreSQL | SQL Server |" in text
-    assert text.index("| 3 order | 1 passed | 1 failed |") < text.index("| 10 speed | 1 passed |")
+    columns = ("PostgreSQL: passed", "failed", "skipped", "SQL Server: passed", "failed", "skipped")
+    assert f"| promise | {' | '.join(columns)} |" in text
+    assert text.index("| 3 order | 1 | 0 | 0 | 0 | 1 | 0 |") < text.index("| 10 speed | 1 | 0 |")
     assert "* 1: pages are PostgreSQL's (a)" in text
     assert "* 3 order: `test_b`: StoreError: no such index" in text
-    assert "| **all** | 2 passed | 1 failed, 1 skipped |" in text
+    assert "| **all** | 2 | 0 | 0 | 0 | 1 | 1 |" in text
+
+
+def test_a_reason_of_many_tests_is_a_line_that_can_be_read() -> None:
+    why = "a reason of many words, " * 20
+    found = [Result("sqlserver", "3_order", f"test_{n}", "skipped", why) for n in range(50)]
+    text = page(runs.ended(runs.begun(), found))
+    assert "* 50: a reason of many words" in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith("|")) <= 120
 
 
 def test_what_a_driver_says_is_no_markup_of_the_page() -> None:
@@ -107,7 +116,8 @@ def test_a_run_may_be_put_together_from_parts_and_tells_what_none_of_them_ran(
         parts.append(runs.kept(tmp_path / f"{number}.json"))
     run = runs.joined(parts, every)
     assert run.results == [a._replace(outcome="passed"), b._replace(outcome="failed"), c, d]
-    assert "1 passed, 1 failed, 2 not run" in page(run)
+    assert "| 3 order | 1 | 1 | 0 |" in page(run)
+    assert "2 of 4 results are missing" in page(run)
     assert "in 2 parts" in page(run)
 
 

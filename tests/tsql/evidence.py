@@ -8,6 +8,7 @@ that each promise's rules notice into docs/engines.md.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from datetime import UTC, datetime
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rowlease.store.routines import scripts_hash
-from tests.contract.engines import LOCKS, write_section
+from tests.contract.engines import LOCKS, PAGE, write_section
 from tests.mutation.linted import can_be_linted, lint
 from tests.mutation.mutants import mutants
 
 FILE = Path(__file__).with_name("promises.toml")
+PROTOCOL = PAGE.with_name("sqlserver.md")
+#: A step of the protocol: its number and its names.
+STEP = re.compile(r"^\| (\d+) \| ([^:|]+?)(?::| \|)", re.MULTILINE)
 
 
 class Promise(NamedTuple):
@@ -54,7 +58,7 @@ def table(noticed: Counter[str | None], when: str) -> list[str]:
         "sql/sqlserver are noticed by the rules of [the lint](../tests/tsql/rules), which reads",
         "the text with Microsoft's own grammar. A mutant is one hint, lock, order or condition",
         "taken out of a routine. This shows that the text says what it is to say, and not what a",
-        "server does with it: each promise needs a server in the end, by the checks of",
+        "server does with it: each promise needs a server in the end, by the steps of the protocol",
         "[Check your own server](sqlserver.md#check-your-own-server).",
         "",
         "| promise | rules of the lint | mutants | what ran | needs a server |",
@@ -63,8 +67,18 @@ def table(noticed: Counter[str | None], when: str) -> list[str]:
     for one in promises():
         rules = ", ".join(f"`{rule}`" for rule in one.rules)
         count = sum(noticed[rule] for rule in one.rules)
-        lines.append(f"| {one.says} | {rules} | {count} | {one.ran} | {', '.join(one.needs)} |")
+        lines.append(f"| {one.says} | {rules} | {count} | {one.ran} | {needed(one)} |")
     return lines
+
+
+def needed(one: Promise) -> str:
+    """The steps of the protocol that a promise needs, with their names."""
+    page = PROTOCOL.read_text(encoding="utf-8")
+    steps = {
+        name: number for number, name in re.findall(r"(?m)^\| (\d+) \| ([^:|]+?)(?::| \|)", page)
+    }
+    number_of = {part: number for name, number in steps.items() for part in name.split(", ")}
+    return ", ".join(f"protocol step {number_of[name]} ({name})" for name in one.needs)
 
 
 def main() -> None:
