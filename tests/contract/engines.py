@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlease.store.routines import packaged_folder, scripts_hash
+from rowlease.store.routines import packaged_folder
 from tests.contract import runs, sqlserver
 from tests.contract.runs import Recorder, Result, Run
 
@@ -60,7 +60,7 @@ def stale() -> str | None:
         return "docs/engines.md tells of a run that was ended early; run it to its end"
     if OLDER in written():
         return "docs/engines.md tells in part of older scripts; run those promises again"
-    if _ran_with("sqlserver", scripts_hash("sqlserver")) in written():
+    if _ran_with("sqlserver", runs.code_hash("sqlserver")) in written():
         return None
     return (
         "docs/engines.md tells of another sql/sqlserver than this one; "
@@ -101,7 +101,7 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
         "",
         f"* run: {run.began} to {run.ended} UTC{_parts(run.num_parts)}",
         *(_item(f"{names[engine]}: {run.servers.get(engine, 'not known')}") for engine in engines),
-        f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (the suite warns of a change)",
+        f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (without comments)",
         _ran_with("postgresql", run.scripts["postgresql"]),
         *(_older(fingerprint, what) for fingerprint, what in run.older.items()),
         f"* the state machine of test_model.py: {run.examples} examples",

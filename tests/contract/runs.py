@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rowlease.store.routines import scripts_hash
+from rowlease.store.routines import all_files, packaged_folder
 from tests.contract.sessions import SERVERS
 
 #: From the least to the most significant.
@@ -63,12 +64,21 @@ class Run(NamedTuple):
         path.write_text(json.dumps(self._asdict(), indent=1), encoding="utf-8")
 
 
+def code_hash(engine: str) -> str:
+    """A hash of the migrations and scripts of an engine, without their comments."""
+    migrations = sorted((packaged_folder("migrations") / "versions").glob(f"*_{engine}.sql"))
+    texts = [path.read_text(encoding="utf-8") for path in migrations]
+    texts += [file.body for file in all_files(engine)]
+    code = (line for text in texts for line in text.splitlines() if not line.startswith("--"))
+    return hashlib.sha256("\n".join(code).encode()).hexdigest()
+
+
 def begun() -> Run:
     """A run that has no results yet, of the scripts as they are now."""
     return Run(
         [],
         {},
-        {folder: scripts_hash(folder) for folder in FOLDERS},
+        {folder: code_hash(folder) for folder in FOLDERS},
         _minute(),
         _minute(),
         os.environ.get(EXAMPLES, "its own number of"),

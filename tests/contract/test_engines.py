@@ -88,7 +88,9 @@ def test_the_suite_warns_when_the_scripts_are_others_than_those_that_ran(
     engines.PAGE.write_text(page(runs.ended(runs.begun(), [ran])), encoding="utf-8")
     assert engines.stale() is None
     renew = scripts / "sqlserver" / "finish" / "renew.sql"
-    renew.write_text(renew.read_text(encoding="utf-8") + "-- more\n", encoding="utf-8")
+    renew.write_text(f"{renew.read_text(encoding='utf-8')}-- a comment\n", encoding="utf-8")
+    assert engines.stale() is None
+    renew.write_text(f"{renew.read_text(encoding='utf-8')}select 1;\n", encoding="utf-8")
     warning = engines.stale()
     assert warning is not None
     assert "another sql/sqlserver" in warning
