@@ -9,31 +9,10 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, overload
 
 from rowlease.errors import SchemaMismatch
-from rowlease.model import (
-    Advanced,
-    BatchState,
-    Corrected,
-    DayTotals,
-    DeadLetterGroup,
-    Depth,
-    Explanation,
-    Failure,
-    Finding,
-    KindTotals,
-    ListedLease,
-    LoadState,
-    Maintained,
-    Metric,
-    NextRequest,
-    OperationState,
-    Outcome,
-    Schedule,
-    StreamState,
-    Waits,
-)
+from rowlease.model import Failure, Outcome
 from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
 from rowlease.store.shared_listener import SharedListener
@@ -43,28 +22,7 @@ OUTCOMES = {each.value: each for each in Outcome}
 #: The columns that most routines return.
 OUTCOME_COLUMNS = ("request_id", "outcome")
 
-V = TypeVar(
-    "V",
-    Advanced,
-    BatchState,
-    Corrected,
-    DayTotals,
-    DeadLetterGroup,
-    Depth,
-    Explanation,
-    Finding,
-    KindTotals,
-    ListedLease,
-    LoadState,
-    Maintained,
-    Metric,
-    NextRequest,
-    OperationState,
-    Schedule,
-    StreamState,
-    Schema,
-    Waits,
-)
+V = TypeVar("V", bound=NamedTuple)
 
 
 class Notifications(Protocol):
