@@ -65,8 +65,8 @@ CHANGES = {
     ),
     "create table rowlease_internal.More (a int)": ("table rowlease_internal.More", None, ""),
     "create procedure rowlease.wave as select 1": ("routine rowlease.wave", None, "fingerprint"),
-    "drop procedure rowlease_internal.admit": (
-        "routine rowlease_internal.admit", "fingerprint", None,
+    "drop procedure rowlease_internal.check_capacity": (
+        "routine rowlease_internal.check_capacity", "fingerprint", None,
     ),
     "drop view rowlease.Requests": ("view rowlease.Requests", "fingerprint", None),
     "drop trigger rowlease.fill_request": ("trigger rowlease.fill_request", "fingerprint", None),

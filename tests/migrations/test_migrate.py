@@ -239,7 +239,7 @@ CHANGES = {
         "fingerprint",
         "fingerprint",
     ),
-    "drop function rowlease_internal.admit": ("routine rowlease_internal.admit", "finger", None),
+    "drop function rowlease_internal.check_capacity": ("routine rowlease_internal.check_capacity", "finger", None),
     "grant execute on function rowlease.remove_worker to public": (
         "grant execute on rowlease.remove_worker() to public",
         None,

@@ -261,7 +261,7 @@ REFUSED = {
         "insert into rowlease.queue (queue_name) values ('default')",
         "delete from rowlease.inbox",
         "select * from rowlease.dequeue('w', '{default}', 1)",
-        "select rowlease_internal.admit('default', 1, 0, now())",
+        "select rowlease_internal.check_capacity('default', 1, 0, now())",
     ],
     "rowlease_worker": [
         "select * from rowlease.queue",

@@ -61,7 +61,7 @@ begin
   v_settings := rowlease_internal.check_queue(p_queue_name);
   if v_settings.capacity is not null then
     v_priority := (select max(coalesce(u, 0)) from unnest(coalesce(p_priorities, '{0}')) as u);
-    v_settings := rowlease_internal.admit(
+    v_settings := rowlease_internal.check_capacity(
       p_queue_name, coalesce(cardinality(p_kinds), 0), v_priority, v_now, p_waiter_id, p_wait_ms);
     if v_settings.queue_name is null then
       delete from rowlease.enqueue_receipt r where r.receipt_key = p_receipt_key;

@@ -61,7 +61,7 @@ begin
   if v_written > v_staged then
     perform rowlease_internal.check_copies(p_load_id, p_run_number);
   end if;
-  v_settings := rowlease_internal.admit(v_load.queue_name, p_expected_rows, 0, v_now);
+  v_settings := rowlease_internal.check_capacity(v_load.queue_name, p_expected_rows, 0, v_now);
   perform rowlease_internal.take_batches(p_load_id, null, v_now, null, null, null, null);
   perform rowlease_internal.check_request(coalesce(s.kind, p_kind), s.priority, s.payload, null)
      from rowlease.staging s

@@ -53,7 +53,7 @@ begin
       from unnest(v_times) with ordinality as u(t, place);
     select array_agg(a.request_id), array_agg(a.outcome) into v_ids, v_outcomes
       from rowlease_internal.add_requests(
-        rowlease_internal.admit(v_schedule.queue_name, cardinality(v_times), v_schedule.priority, v_now), v_now,
+        rowlease_internal.check_capacity(v_schedule.queue_name, cardinality(v_times), v_schedule.priority, v_now), v_now,
         array_fill(v_schedule.kind::text, array[cardinality(v_times)]),
         array(select replace(v_schedule.payload::text, '{scheduled_time}', t) from unnest(v_texts) t),
         array_fill(v_schedule.priority::integer, array[cardinality(v_times)]), null, null,

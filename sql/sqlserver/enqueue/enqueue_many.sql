@@ -49,7 +49,7 @@ begin
   end;
 end;
 set @now = rowlease.now();
-exec rowlease_internal.admit @p_queue_name, @count, @priority, @now, @admitted output, @p_waiter_id, @p_wait_ms;
+exec rowlease_internal.check_capacity @p_queue_name, @count, @priority, @now, @admitted output, @p_waiter_id, @p_wait_ms;
 if @admitted = 0
 begin
   if @p_wait_ms > 0

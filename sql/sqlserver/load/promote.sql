@@ -56,7 +56,7 @@ begin
   exec rowlease_internal.take_stream @p_load_id, @now;
   if @written > @rows
     exec rowlease_internal.check_copies @p_load_id, @p_run_number;
-  exec rowlease_internal.admit @queue, @p_expected_rows, 0, @now, @admitted output;
+  exec rowlease_internal.check_capacity @queue, @p_expected_rows, 0, @now, @admitted output;
   exec rowlease_internal.take_batch @p_load_id, @now;
   exec rowlease_internal.check_staged @p_load_id, @p_run_number, @p_kind;
   exec rowlease_internal.add_staged @queue, @now, @p_load_id, @p_run_number, @p_kind, @rows, @enqueued output;

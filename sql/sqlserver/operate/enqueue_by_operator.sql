@@ -18,7 +18,7 @@ declare @dues nvarchar(max) = rowlease_internal.array_of(convert(nvarchar(30), @
 declare @now datetime2(6), @admitted bit, @added xml, @id bigint, @arguments nvarchar(max);
 begin transaction;
 set @now = rowlease.now();
-exec rowlease_internal.admit @p_queue_name, 1, @p_priority, @now, @admitted output;
+exec rowlease_internal.check_capacity @p_queue_name, 1, @p_priority, @now, @admitted output;
 exec rowlease_internal.add_requests @p_queue_name, @now, @kinds, @payloads, @priorities, @delays, @dues,
   null, null, null, null, @added output;
 select @id = a.request_id

@@ -62,7 +62,7 @@ begin
   if @headers is not null
     select @headers = N'[' + string_agg(N'"' + string_escape(@headers, 'json') + N'"', N',') + N']'
       from @times as t;
-  exec rowlease_internal.admit @queue, @count, @priority, @now, @admitted output;
+  exec rowlease_internal.check_capacity @queue, @count, @priority, @now, @admitted output;
   exec rowlease_internal.add_requests @queue, @now, @kinds, @payloads, @priorities, null, null, @keys, null,
                              null, null, @added output, @headers;
   insert into @answers (Place, RequestId, Outcome)

@@ -35,7 +35,7 @@ begin
   select @count = count(*), @priority = max(r.Priority) from @rows as r where r.QueueName = @queue;
   if @queue is null
     break;
-  exec rowlease_internal.admit @queue, @count, @priority, @now, @admitted output;
+  exec rowlease_internal.check_capacity @queue, @count, @priority, @now, @admitted output;
   set @keys = (select N'[' + string_agg(N'"' + string_escape(r.DedupKey, 'json') + N'"', N',') + N']'
                  from @rows as r where r.QueueName = @queue and r.DedupKey is not null);
   if @keys is not null

@@ -14,7 +14,7 @@ set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off
 as $$
 begin
-  perform rowlease_internal.admit(new.queue_name, 1, new.priority, new.requested_time);
+  perform rowlease_internal.check_capacity(new.queue_name, 1, new.priority, new.requested_time);
   insert into rowlease.queue_depth (queue_name, priority, scheduled, pending)
   values (new.queue_name, new.priority,
           (new.status = 'Scheduled')::int, (new.status = 'Pending')::int);

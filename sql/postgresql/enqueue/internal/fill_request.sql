@@ -18,7 +18,7 @@ declare
   v_now      timestamptz := rowlease.now();
   v_settings rowlease.queue_settings;
 begin
-  v_settings := rowlease_internal.admit(coalesce(new.queue_name, 'default'), 1,
+  v_settings := rowlease_internal.check_capacity(coalesce(new.queue_name, 'default'), 1,
                                coalesce(new.priority, 0), v_now);
   perform rowlease_internal.check_request(new.kind, new.priority, new.payload::text, null);
   perform rowlease_internal.check_names(new.payload);

@@ -60,7 +60,7 @@ begin
          @bases = N'[' + string_agg(coalesce(cast(h.RetryBaseMs as nvarchar(max)), N'null'), N',')
                            within group (order by o.Place) + N']'
     from @old as o join rowlease.QueueHistory as h on h.RequestId = o.RequestId;
-  exec rowlease_internal.admit @queue, @count, @priority, @p_now, @admitted output;
+  exec rowlease_internal.check_capacity @queue, @count, @priority, @p_now, @admitted output;
   exec rowlease_internal.add_requests
     @queue, @p_now, @kinds, @payloads, @priorities, null, null, @dedups, @groups, @attempts, @bases,
     @added output, @headers;

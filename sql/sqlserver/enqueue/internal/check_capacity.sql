@@ -1,4 +1,4 @@
--- admit: refuse requests for which a queue has no room.
+-- check_capacity: refuse requests for which a queue has no room.
 -- params:   p_queue_name nvarchar(400), p_num_requests bigint, p_priority int, p_now datetime2(6),
 --           p_admitted bit output, p_waiter_id bigint, p_wait_ms bigint (null: full is an error)
 -- returns:  p_admitted -- 0 if the queue is full
@@ -7,7 +7,7 @@
 --           could both find the last free place. Other queues are read without a lock. Places for
 --           producers ahead in line (of higher priority, or earlier at the same priority) count as
 --           taken.
-create or alter procedure rowlease_internal.admit
+create or alter procedure rowlease_internal.check_capacity
   @p_queue_name nvarchar(400), @p_num_requests bigint, @p_priority int, @p_now datetime2(6),
   @p_admitted bit output, @p_waiter_id bigint = null, @p_wait_ms bigint = null
 as

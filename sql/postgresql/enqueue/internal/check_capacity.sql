@@ -1,4 +1,4 @@
--- admit: return a queue's settings if it has room for more requests.
+-- check_capacity: return a queue's settings if it has room for more requests.
 -- params:   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
 --           p_waiter_id bigint, p_wait_ms bigint (null: full is an error)
 -- returns:  rowlease.queue_settings -- all null if the queue is full
@@ -9,7 +9,7 @@
 --           lock. Places for producers ahead in line (of higher priority, or earlier at the same
 --           priority) count as taken. A producer admitted after waiting notifies the next one, for
 --           which there may be room too.
-create or replace function rowlease_internal.admit(
+create or replace function rowlease_internal.check_capacity(
   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
   p_waiter_id bigint default null, p_wait_ms bigint default null
 ) returns rowlease.queue_settings
