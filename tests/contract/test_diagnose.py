@@ -41,6 +41,18 @@ def test_nothing_is_wrong_with_a_healthy_database(store: Session, clock: Clock) 
     assert store.diagnose() == []
 
 
+def test_a_backlog_that_is_worked_through_is_not_stuck(store: Session, clock: Clock) -> None:
+    store.put(3)
+    clock.advance(seconds=90)
+    store.claim()
+    beat(store, busy=1)
+    assert store.diagnose() == []
+    clock.advance(seconds=61)
+    store.renew(store.claim())
+    beat(store, busy=1)
+    assert store.diagnose() == []
+
+
 def paused(store: Session, clock: Clock) -> None:
     store.put(2)
     store.pause("default")
@@ -63,6 +75,13 @@ def old(store: Session, clock: Clock) -> None:
     store.put()
     clock.advance(hours=2)
     beat(store, busy=2)
+
+
+def old_while_others_run(store: Session, clock: Clock) -> None:
+    store.put(2)
+    clock.advance(hours=2)
+    store.claim()
+    beat(store)
 
 
 def old_in_flight(store: Session, clock: Clock) -> None:
@@ -174,11 +193,12 @@ AILMENTS: dict[str, tuple[Callable[[Session, Clock], None], str, str]] = {
         "raise its capacity: rowlease queue set default capacity=4",
     ),
     "stuck": (stuck, "has been due for 00:01:30, while live workers have 1 free slot", "explain"),
-    "old": (old, "due for 02:00:00, and no live worker has a free slot", "add workers"),
+    "old": (old, "due for 02:00:00, and live workers do not keep up", "add workers"),
+    "old, short tasks": (old_while_others_run, "and live workers do not keep up", "add workers"),
     "old, in flight": (old_in_flight, "and the in-flight limit is reached", "max_in_flight=2"),
     "old, lane": (
         old_in_lane,
-        "due for 02:00:00, and no live worker has a free slot",
+        "due for 02:00:00, and live workers do not keep up",
         "add workers",
     ),
     "no_worker": (no_worker, "no worker of the queue", "start a worker"),

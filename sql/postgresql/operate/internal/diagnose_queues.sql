@@ -4,8 +4,9 @@
 -- errors:   none
 -- locks:    none
 -- why:      a request that waits is old after an hour. It is stuck if it has waited for more than a
---           minute although, at this moment, a live worker has free slots and the in-flight limit has
---           room. Without a live worker it is not old: diagnose_workers names the cause.
+--           minute although a live worker has free slots, the in-flight limit has room, and nothing that
+--           runs was claimed in this minute: in a backlog of short tasks some slots are always free for a
+--           moment. Without a live worker it is not old: diagnose_workers names the cause.
 create or replace function rowlease_internal.diagnose_queues(p_now timestamptz)
 returns table (finding text, subject text, message text, action text)
 language sql stable
@@ -18,7 +19,10 @@ as $$
              where d.queue_name = s.queue_name) as waiting,
            l.oldest_ms / 1000 as oldest_seconds,
            rowlease_internal.room_in_flight(s, 1) > 0 as has_room,
-           s.max_in_flight, w.num_workers, w.free_slots
+           s.max_in_flight, w.num_workers, w.free_slots,
+           exists (select from rowlease.queue q
+                    where q.queue_name = s.queue_name and q.status = 'Processing'
+                      and q.locked_time > p_now - interval '1 minute') as is_claimed
       from rowlease.queue_settings s
      cross join lateral (
        select count(*) as num_workers, coalesce(sum(w.slots - w.busy), 0) as free_slots
@@ -46,11 +50,12 @@ as $$
                 'where r.queue_name = %L order by r.due_time limit 1', 'explain', q.queue_name)
     from queues q
    where not q.paused and q.oldest_seconds > 60 and q.free_slots > 0 and q.has_room
+     and not q.is_claimed
   union all
   select 'old', q.queue_name,
          format('the oldest request of the queue "%s" has been due for %s, and %s',
                 q.queue_name, q.oldest_seconds * interval '1 second',
-                case when q.has_room then 'no live worker has a free slot'
+                case when q.has_room then 'live workers do not keep up'
                      else 'the in-flight limit is reached' end),
          case when q.has_room then 'add workers, or slots to them'
               else format('raise the limit: rowlease queue set %s max_in_flight=%s', q.queue_name,
@@ -58,5 +63,5 @@ as $$
               end
     from queues q
    where not q.paused and q.oldest_seconds > 3600 and q.num_workers > 0
-     and not (q.free_slots > 0 and q.has_room);
+     and not (q.free_slots > 0 and q.has_room and not q.is_claimed);
 $$;

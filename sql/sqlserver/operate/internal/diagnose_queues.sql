@@ -10,7 +10,7 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @queue nvarchar(100) = (select min(s.QueueName) from rowlease.QueueSettings as s);
 declare @paused bit, @capacity bigint, @in_flight int, @waiting bigint, @processing bigint, @free bigint;
-declare @due datetime2(6), @seconds bigint, @age nvarchar(60), @workers int;
+declare @due datetime2(6), @seconds bigint, @age nvarchar(60), @workers int, @claimed bit;
 declare @findings table (Place int identity primary key, Finding varchar(20) not null,
                          Subject nvarchar(200) not null, Message nvarchar(4000) not null,
                          Action nvarchar(4000) not null);
@@ -43,6 +43,10 @@ begin
     from rowlease.Workers as w
    where w.Alive = 1
      and @queue in (select n.value collate Latin1_General_100_BIN2 from openjson(w.QueueNames) as n);
+  set @claimed = case when exists (
+    select 1 from rowlease.Queue as q
+     where q.QueueName = @queue and q.Status = 'Processing' and q.LockedTime > dateadd(minute, -1, @p_now))
+    then 1 else 0 end;
   if @paused = 1 and @waiting > 0
     insert into @findings (Finding, Subject, Message, Action)
     values ('paused', @queue,
@@ -57,6 +61,7 @@ begin
             concat(N'add workers, or raise its capacity: rowlease queue set ', @queue,
                    N' capacity=', 2 * @capacity));
   if @paused = 0 and @seconds > 60 and @free > 0 and (@in_flight is null or @processing < @in_flight)
+     and @claimed = 0
     insert into @findings (Finding, Subject, Message, Action)
     values ('stuck', @queue,
             concat(N'a request of the queue "', @queue, N'" has been due for ', @age,
@@ -69,7 +74,7 @@ begin
     values ('old', @queue,
             concat(N'the oldest request of the queue "', @queue, N'" has been due for ', @age,
                    case when @processing >= @in_flight then N', and the in-flight limit is reached'
-                        else N', and no live worker has a free slot' end),
+                        else N', and live workers do not keep up' end),
             case when @processing >= @in_flight
                  then concat(N'raise the limit: rowlease queue set ', @queue, N' max_in_flight=', 2 * @in_flight)
                  else N'add workers, or slots to them' end);
