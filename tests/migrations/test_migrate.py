@@ -239,7 +239,11 @@ CHANGES = {
         "fingerprint",
         "fingerprint",
     ),
-    "drop function rowlease_internal.check_capacity": ("routine rowlease_internal.check_capacity", "finger", None),
+    "drop function rowlease_internal.check_capacity": (
+        "routine rowlease_internal.check_capacity",
+        "finger",
+        None,
+    ),
     "grant execute on function rowlease.remove_worker to public": (
         "grant execute on rowlease.remove_worker() to public",
         None,
