@@ -5,12 +5,13 @@
 -- errors:   none
 -- locks:    none
 -- why:      configure_queue refuses what this cannot read. A longer period would begin before the
---           first year of a datetime2.
+--           first year of a datetime2. An engine may compute columns before it asks for the condition,
+--           and a length below 0 is an error; so lengths have no sign.
 create or alter function rowlease_internal.rate_parts(@p_rate nvarchar(30)) returns table
 as
 return
-  select try_cast(left(p.rate, p.slash - 1) as bigint) as num_starts,
-         try_cast(substring(p.rate, p.slash + 1, p.unit_at - p.slash - 1) as bigint)
+  select try_cast(left(p.rate, abs(p.slash - 1)) as bigint) as num_starts,
+         try_cast(substring(p.rate, p.slash + 1, abs(p.unit_at - p.slash - 1)) as bigint)
          * case substring(p.rate, p.unit_at, 2)
                 when N'ms' then 1 when N's' then 1000 when N'm' then 60000 when N'h' then 3600000
                 when N'd' then 86400000 end as period_ms

@@ -1,6 +1,8 @@
 -- check_request: refuse a request that no queue accepts.
 -- params:   p_kind nvarchar(max), p_priority int, p_payload nvarchar(max), p_max_attempts int
 -- returns:  nothing
+-- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL007 attempts below 1; 51011 a payload
+--           that is not JSON
 create or alter procedure rowlease_internal.check_request
   @p_kind nvarchar(max), @p_priority int, @p_payload nvarchar(max), @p_max_attempts int
 as
@@ -26,5 +28,7 @@ begin
   set @says = concat(N'max_attempts is ', @p_max_attempts, N'; it must be 1 or more');
   throw 51007, @says, 1;
 end;
+if rowlease_internal.is_json(@p_payload) = 0
+  throw 51011, N'a payload, result or header is not JSON', 1;
 if rowlease_internal.are_arguments(@p_payload) = 0
   throw 51004, N'payload must be a JSON object of arguments by name, without half of a surrogate pair (\ud800 to \udfff)', 1;
