@@ -27,6 +27,7 @@ from tests.acceptance.child_tasks import (
 from tests.acceptance.test_supervisor import working as supervised
 from tests.acceptance.workers import errors, line, worker_process
 from tests.acceptance.workers import working as working_with
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 LEASE = timedelta(seconds=30)
@@ -110,9 +111,7 @@ def test_processes_that_a_task_started_die_with_a_worker_that_ends(
 
 def process_of(reported: Path, stack: ExitStack) -> int:
     """A descriptor of the process whose id a task has written to a file; killed at the end."""
-    while not (reported.exists() and (text := reported.read_text())):
-        pass
-    fd = os.pidfd_open(int(text))
+    fd = os.pidfd_open(int(until(lambda: reported.exists() and reported.read_text())))
 
     def end() -> None:
         if not select.select([fd], [], [], 0)[0]:

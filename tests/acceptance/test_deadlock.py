@@ -9,6 +9,7 @@ import psycopg
 
 from rowlease.model import NewRequest, Outcome
 from rowlease.store import open_store
+from tests.waiting import until
 
 LOCK = "select from rowlease.queue where request_id = %s for update"
 
@@ -30,8 +31,7 @@ def test_a_victim_of_a_deadlock_is_called_again(dsn: str) -> None:
             ids = [each.request_id or 0 for each in both]
             other.execute(LOCK, ids[1:])
             cancelled = thread.submit(store.operate, "cancel", ids=ids)  # locks them in this order
-            while watcher.execute("select from pg_locks where not granted").rowcount == 0:
-                assert not cancelled.done(), cancelled.result()
+            until(lambda: watcher.execute("select from pg_locks where not granted").rowcount)
             with suppress(psycopg.errors.DeadlockDetected):
                 other.execute(LOCK, ids[:1])
                 is_victim = True

@@ -20,6 +20,7 @@ from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
 from rowlease.store.routines import load_routines
 from tests.conftest import in_database
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -127,8 +128,7 @@ def test_a_session_that_blocks_others_is_named(dsn: str, store: Store, sql: Sql)
         waiter.execute("set statement_timeout = '60s'")
         waiter.pgconn.send_query(b"update rowlease.queue set num_crashes = 0")
         waiting = "select from pg_locks where not granted and pid = %s and waitstart is not null"
-        while not sql(waiting, [waiter.info.backend_pid]):
-            pass
+        until(lambda: sql(waiting, [waiter.info.backend_pid]))
         found = [one for one in store.diagnose_sessions(AT_ONCE) if one.finding == "blocker"]
         assert [one.subject for one in found] == [f"session {blocker.info.backend_pid}"]
         assert 'application "the culprit") has blocked others (1)' in found[0].message

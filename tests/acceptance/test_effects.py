@@ -20,6 +20,7 @@ from rowlease.testing import drain
 from rowlease.worker import Worker
 from tests.acceptance.effect_tasks import EFFECT, ENDS, pay, pay_later
 from tests.acceptance.workers import SHORT_LEASE, open_gate, working
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -93,8 +94,7 @@ def test_a_task_may_go_on_after_the_commit_for_longer_than_its_lease(
     with working(store, [pay], lease=SHORT_LEASE) as (_, emitted):
         lease = emitted.first(Started).request.lock_expires_time
         emitted.first(Renewed)
-        while sql("select clock_timestamp() < %s", [lease]) == [(True,)]:
-            pass
+        until(lambda: sql("select where clock_timestamp() >= %s", [lease]))
         open_gate(gate)
         emitted.first(Finished)
     assert state(sql) == ("Complete", {"paid": 5}, 1)

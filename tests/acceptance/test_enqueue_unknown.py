@@ -23,6 +23,7 @@ from rowlease.errors import EnqueueUnknown, InvalidRequest, QueueFull, StoreUnav
 from rowlease.model import Outcome
 from rowlease.tasks.requests import untyped_request
 from tests.freezing import Freezer
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 Ids = Callable[[], list[tuple[Any, ...]]]
@@ -97,8 +98,8 @@ def test_an_enqueue_outlasts_a_database_that_is_away(
         with away(dsn, server_dsn):
             seen = proxy.num_sessions
             answer = background.submit(patient.enqueue_untyped, "x")
-            while proxy.num_sessions < seen + 3:
-                assert not answer.done()
+            until(lambda: proxy.num_sessions >= seen + 3)
+            assert not answer.done()
         assert answer.result().outcome is Outcome.OK
     with psycopg.connect(dsn) as connection:
         assert connection.execute(COUNT).fetchall() == [(1,)]
@@ -119,8 +120,7 @@ def test_a_producer_that_waits_for_room_survives_a_silent_session(
     first = client.enqueue_untyped("x")
     with ThreadPoolExecutor(1) as background:
         answer = background.submit(client.enqueue_untyped, "x", wait=timedelta(seconds=60))
-        while sql("select count(*) from rowlease.queue_waiter") == [(0,)]:
-            pass
+        until(lambda: sql("select from rowlease.queue_waiter"))
         proxy.freeze()
         sql("select rowlease.operate('cancel', %s)", (json.dumps({"ids": [first.request_id]}),))
         assert answer.result(30).outcome in (Outcome.OK, Outcome.REPEAT)

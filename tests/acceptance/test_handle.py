@@ -17,6 +17,7 @@ import pytest
 from rowlease import Client, DeadLetter, NoResult, task
 from rowlease.model import Outcome
 from rowlease.testing import drain
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 AT_ONCE = timedelta(0)
@@ -101,12 +102,6 @@ def test_nobody_is_notified_while_nobody_waits(client: Client, dsn: str) -> None
         ear.execute("select pg_notify('rowlease_finished', 'last')")
         (only,) = ear.notifies(stop_after=1)
         assert only.payload == "last"
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def test_a_result_that_comes_before_the_wait_has_begun_is_seen(client: Client) -> None:

@@ -11,6 +11,7 @@ from psycopg.pq import ExecStatus, PGconn
 
 from rowlease.embedded import embedded
 from rowlease.store.routines import load_routines
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +62,10 @@ def test_a_slot_whose_standby_is_away_is_named(own_server: str) -> None:
         assert standby.exec_(command.encode()).status == ExecStatus.COPY_BOTH
         standby.put_copy_data(b"h" + struct.pack("!qIIII", 0, transaction, 0, 0, 0))
         slot = "select xmin is not null, active from pg_replication_slots"
-        while sql.execute(slot).fetchall() != [(True, True)]:
-            standby.flush()
+        until(lambda: standby.flush() or sql.execute(slot).fetchall() == [(True, True)])
         assert sql.execute(HELD).fetchall() == []
         standby.finish()
-        while sql.execute(slot).fetchall() != [(True, False)]:
-            pass
+        until(lambda: sql.execute(slot).fetchall() == [(True, False)])
         drop = "select pg_drop_replication_slot('standby')"
         ((finding, subject, action),) = sql.execute(HELD).fetchall()
         assert (finding, subject) == ("slot", "standby")

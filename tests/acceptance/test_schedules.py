@@ -22,6 +22,7 @@ from rowlease.store import Store
 from rowlease.testing import Clock, frozen
 from tests.acceptance import schedule_tasks
 from tests.acceptance.workers import line, worker_process
+from tests.waiting import PAUSE
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -49,6 +50,7 @@ def until(sql: Sql, query: str) -> list[tuple[Any, ...]]:
     while not (found := sql(query)):
         if time.monotonic() > give_up:
             pytest.fail(f"{query}: {sql(STATE)}")
+        time.sleep(PAUSE)
     return found
 
 

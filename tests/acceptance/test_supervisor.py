@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ import pytest
 import rowlease
 from rowlease.client.client import Client
 from rowlease.worker.cores import usable_cores
+from tests.waiting import PAUSE, until
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 SOURCE = Path(rowlease.__file__).parents[1]
@@ -263,8 +265,7 @@ def test_sigquit_writes_all_stacks_and_stops_nothing(
     options = ("--processes", "2", "--concurrency", "1", "--log-level", "debug", "--health", "0")
     with working(dsn, tmp_path, *options) as command:
         port = port_of(command)
-        while probe(port, "/ready")[0] != 200:
-            pass
+        until(lambda: probe(port, "/ready")[0] == 200)
         with gate.open("w") as opened:  # by the task, too, which waits there now
             command.process.send_signal(signal.SIGQUIT)
             # On a busy machine one process may begin before another has written everything.
@@ -312,8 +313,7 @@ def test_sigquit_does_not_crash_a_process_with_busy_threads(
         client.enqueue_untyped("be_busy", {"gate": str(gate)})
     options = ("--executor", "thread", "--concurrency", "2", "--log-level", "debug")
     with working(dsn, tmp_path, *options) as command, deleted_after(gate):
-        while len(list(gate.parent.glob("gate.*"))) < 2:
-            pass
+        until(lambda: len(list(gate.parent.glob("gate.*"))) == 2)
         for _ in range(20):
             command.process.send_signal(signal.SIGQUIT)
             # The stacks are written when the threads leave the GIL: in `deep`, or in `exists`.
@@ -369,12 +369,13 @@ def test_probes_are_answered_over_http(
         while code != 200:  # reports come once a second
             assert code == 503
             assert printed["why"]
+            time.sleep(PAUSE)
             code, printed = probe(port, "/ready")
         command.process.send_signal(signal.SIGTERM)
         command.events("worker_stopping", int(processes))
-        code, printed = probe(port, "/ready")
-        while code != 503:
-            code, printed = probe(port, "/ready")
+        printed = until(
+            lambda: next((printed for code, printed in [probe(port, "/ready")] if code == 503), {})
+        )
         assert "it is draining and claims no more" in printed["why"][0]
         assert printed["draining"]
         assert probe(port, "/live")[0] == 200

@@ -53,6 +53,7 @@ from tests.acceptance.workers import (
     worker_process,
     working,
 )
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -342,8 +343,7 @@ def test_sigterm_works_while_another_session_holds_the_gate_of_a_limited_queue(
         dba.execute("select from rowlease.gate for update")
         put(store, "ok")
         waiting = "select count(*) from pg_locks where not granted"
-        while sql(waiting) == [(0,)]:
-            pass
+        until(lambda: sql(waiting) != [(0,)])
         process.terminate()
         stopped = time.monotonic()
         line(process, "worker stopping")

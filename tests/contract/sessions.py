@@ -24,6 +24,7 @@ from rowlease.store.postgresql.store import PostgresStore
 from rowlease.store.revisions import Migrated
 from rowlease.store.routines import load_routines
 from tests.conftest import in_database, scratch_database
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -431,10 +432,8 @@ class PostgresSession(PostgresStore, Session):
 
     def others_have_ended(self) -> None:
         ((now,),) = self.execute("select pg_current_xact_id()::text::bigint")
-        while self.execute(
-            f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
-        ):
-            pass
+        older = f"select where pg_snapshot_xmin(pg_current_snapshot())::text::bigint <= {now}"
+        until(lambda: not self.execute(older))
 
     def migrate(self) -> Migrated:
         return migrate(self.dsn)

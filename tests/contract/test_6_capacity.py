@@ -7,7 +7,6 @@ highest priority first, dequeue by priority, and a count for each priority.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -22,6 +21,7 @@ from rowlease.errors import InvalidRequest, QueueFull
 from rowlease.model import Enqueued, Failure, NewRequest, Outcome
 from rowlease.tasks.requests import untyped_request
 from tests.contract.sessions import Clock, Session
+from tests.waiting import until
 
 Another = Callable[[], Session]
 LONG = timedelta(seconds=60)
@@ -39,13 +39,6 @@ def full(store: Session, capacity: int = 1) -> None:
     """Have the queue `default` full."""
     store.configure_queue("default", capacity=capacity)
     store.put(capacity)
-
-
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for something that other threads bring about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from rowlease.model import Failure, NewRequest, Outcome
 from rowlease.store import Store, engine_of, migrate, open_store
 from rowlease.store.postgresql.migrate import INDEX_LOCK
 from tests.conftest import in_database, scratch_database
+from tests.waiting import until
 
 Sql = Callable[[str], list[tuple[object, ...]]]
 
@@ -161,8 +162,7 @@ def test_writers_and_workers_go_on_while_an_index_is_created(
     with ThreadPoolExecutor() as pool, psycopg.connect(dsn) as writer:
         writer.execute("select rowlease.enqueue('default', 'a')")
         migrated = pool.submit(migrate, dsn)
-        while not sql(WAITS)[0][0]:  # for the writer's transaction to end
-            assert not migrated.done()
+        until(lambda: sql(WAITS)[0][0])  # for the writer's transaction to end
         work(store.within(timedelta(seconds=30)))
         assert not migrated.done()
         writer.commit()

@@ -36,6 +36,7 @@ from tests.conftest import in_database, scratch_database
 from tests.migrations.catalogue import snapshot
 from tests.releases import migrate as releases_migrate
 from tests.releases import releases
+from tests.waiting import until
 
 REVISIONS = revisions()
 HEAD = REVISIONS[-1]
@@ -540,8 +541,8 @@ def test_a_deadlock_with_a_worker_is_no_end_of_a_migration(
         database = watcher.info.dbname
         watcher.execute(f"alter database {database} set deadlock_timeout = '300ms'")
         printed = thread.submit(releases_migrate, new, dsn)
-        while watcher.execute("select from pg_locks where not granted").rowcount == 0:
-            assert not printed.done(), printed.result()
+        until(lambda: watcher.execute("select from pg_locks where not granted").rowcount)
+        assert not printed.done(), printed.result()
         worker.execute("select from rowlease.queue")
         assert not printed.done()
         worker.commit()
@@ -561,8 +562,8 @@ def test_queues_work_while_a_migration_waits_for_a_long_transaction(
     ):
         backup.execute("select from rowlease.queue")
         printed = thread.submit(releases_migrate, new, dsn)
-        while watcher.execute("select from pg_locks where not granted").rowcount == 0:
-            assert not printed.done(), printed.result()
+        until(lambda: watcher.execute("select from pg_locks where not granted").rowcount)
+        assert not printed.done(), printed.result()
         store.enqueue_many("default", [NewRequest(kind="k")])
         assert not printed.done()
         backup.commit()

@@ -7,7 +7,6 @@ replica identity refuses every update and delete.
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -19,6 +18,7 @@ from rowlease.embedded import embedded, over_tcp
 from rowlease.model import Begun, Failure, NewRequest
 from rowlease.store import Store, migrate, open_store
 from rowlease.testing.plugin import UNSAFE_BUT_FAST
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -102,9 +102,7 @@ def test_ids_go_on_after_an_upgrade_by_replication(
                 source = over_tcp(old).partition("?")[0]
                 subscriber.execute(f"create subscription s connection '{source}' publication p")
                 waiting = "select count(*) from pg_subscription_rel where srsubstate <> 'r'"
-                deadline = time.monotonic() + 60
-                while subscriber.execute(waiting).fetchone() != (0,):
-                    assert time.monotonic() < deadline
+                until(lambda: subscriber.execute(waiting).fetchone() == (0,))
                 subscriber.execute("drop subscription s")
         assert "it was advanced from 1 to" in (migrate(new).advice or "")
         with closing(open_store(new)) as store:

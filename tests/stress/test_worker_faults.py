@@ -30,6 +30,7 @@ from tests.acceptance import effect_tasks
 from tests.acceptance.workers import line, worker_process
 from tests.stress import bad_tasks
 from tests.stress.bad_tasks import AT_ONCE
+from tests.waiting import until
 
 TIMES = int(os.environ.get("ROWLEASE_STRESS_TIMES", "1"))
 RESTARTS = int(os.environ.get("ROWLEASE_STRESS_RESTARTS", "60"))
@@ -171,9 +172,7 @@ def test_restarts_of_children_leak_nothing(dsn: str, store: Store, sql: Sql) -> 
 
     def used() -> tuple[int, int]:
         """Descriptors and processes, when the server has noticed that the workers have left."""
-        patience = time.monotonic() + 60
-        while sql(connected) != [(2,)]:  # those of the test
-            assert time.monotonic() < patience, sql(connected)
+        until(lambda: sql(connected) == [(2,)])  # those of the test
         return me.num_fds(), len(me.children(recursive=True))
 
     def run(count: int) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections.abc import Callable
 from queue import SimpleQueue
 from weakref import ref
 
@@ -14,6 +12,7 @@ import pytest
 from rowlease.errors import ConfigError
 from rowlease.store import pool as pools
 from rowlease.store.pool import MAX_OPEN, ConnectionPool, NotConnected, Place, in_thread
+from tests.waiting import until
 
 
 class Connection:
@@ -28,12 +27,6 @@ class Connection:
 @pytest.fixture
 def pool() -> ConnectionPool[Connection]:
     return ConnectionPool(Connection)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def take(pool: ConnectionPool[Connection], number: int) -> list[Connection]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from rowlease.store.notice import Notice
 from rowlease.store.shared_listener import SharedListener
+from tests.waiting import until
 
 
 class Channel:
@@ -53,12 +53,6 @@ def listener(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shar
     made = SharedListener(channel, lambda: True)
     yield made
     made.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def is_woken(notice: Notice) -> bool:

@@ -27,6 +27,7 @@ from rowlease.worker.attempt import NotRun, Returned
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.slots.child_pool import ChildPool
 from rowlease.worker.slots.slot import Answer, Death
+from tests.waiting import until
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 
@@ -114,9 +115,7 @@ def gate(tmp_path: Path) -> Path:
 
 
 def begun(lease: Lease) -> None:
-    until = time.monotonic() + PATIENCE
-    while not lease.has_begun():
-        assert time.monotonic() < until
+    until(lease.has_begun, PATIENCE)
 
 
 def result_of(answer: Answer) -> str:
@@ -209,9 +208,7 @@ def test_a_death_also_ends_the_processes_that_the_task_has_started(slots: ChildP
     (slot,) = slots.children
     slot.give([lease("orphan")])
     assert death(slots).how == "exited with code 1"
-    until = time.monotonic() + PATIENCE
-    while group_exists(slot.pid):
-        assert time.monotonic() < until
+    until(lambda: not group_exists(slot.pid), PATIENCE)
 
 
 def group_exists(number: int) -> bool:
