@@ -25,8 +25,12 @@ SHOWN := | awk '/^ *Collecting/ && ++n % 25 == 0 { print n " packages found …"
   /(Downloading|Using cached) .*\([0-9][0-9]+\.[0-9] MB\)/ { print "  " $$0 } \
   /^Building|^Installing/ { print $$1 " …" } { fflush() }'
 endif
+# PySpark comes as its source alone, and to compress the wheel takes longer than all else.
+INSTALL := $(PIP) -C--build-option=--compression=stored --require-hashes -r
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-  --no-header --no-annotate --no-emit-index-url pyproject.toml
+  --no-header --no-annotate --no-emit-index-url
+# The packages of the last file that the files before it lack.
+OTHERS := awk 'FILENAME != ARGV[ARGC - 1] { seen[$$0] } /^[^ ]/ { new = !($$0 in seen) } new'
 
 # tests/conftest.py says how many processes: one more than there are cores.
 PYTEST := $(PYTHON) -m pytest --numprocesses logical --dist loadfile
@@ -45,7 +49,7 @@ LONG := ROWLEASE_MODEL_EXAMPLES=10000 ROWLEASE_CROWD=1 ROWLEASE_INTERLEAVINGS=90
 help: ## Say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
-demo: $(VENV)/ready ## The main job on real data, end to end (ROWS=20000 shortens it)
+demo: $(VENV)/demo ## The main job on real data, end to end (ROWS=20000 shortens it)
 	rowlease demo $(if $(ROWS),--rows $(ROWS))
 
 test: $(VENV)/ready $(VENV)/spark-classes.jsa $(VENV)/django6 check ## Everything that guards the promises
@@ -93,8 +97,12 @@ promtool: $(TOOLS)/promtool ## Prometheus' tool for the tests of the alert rules
 helm: $(TOOLS)/helm ## Helm for the tests of the chart, built with Go: 4 minutes of processor time
 
 lock: ## Pin the newest versions for development and releases, with uv; users' ranges stay in pyproject.toml
-	$(LOCK) --extra dev --output-file requirements/dev.txt
-	$(LOCK) --extra release --constraint requirements/dev.txt --output-file requirements/release.txt
+	cd requirements && printf 'editables\nhatchling\n' | $(LOCK) ../pyproject.toml - --extra demo -o demo.txt
+	cd requirements && $(LOCK) ../pyproject.toml --extra dev --constraint demo.txt -o all.txt
+	cd requirements && (echo '-r demo.txt'; $(OTHERS) demo.txt all.txt) > dev.txt
+	cd requirements && $(LOCK) ../pyproject.toml --extra release --constraint dev.txt -o all.txt
+	cd requirements && (echo '-r dev.txt'; $(OTHERS) demo.txt dev.txt all.txt) > release.txt
+	rm requirements/all.txt
 
 release: $(VENV)/release ## Build and check the files of a release, into dist/; uploads nothing (TAG=1: sign the tag)
 	$(PYTHON) .ci/release.py $(if $(TAG),--tag)
@@ -102,13 +110,21 @@ release: $(VENV)/release ## Build and check the files of a release, into dist/; 
 clean: ## Forget the set-up
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(VENV)/ready: pyproject.toml requirements/dev.txt tests/tsql/libraries.txt
+# A third of the packages is enough for `make demo`.
+$(VENV)/demo: pyproject.toml requirements/demo.txt
 	@echo "Making the environment in $(VENV), with $(if $(shell command -v uv),uv,python3 -m venv) …"
 	@if command -v uv >/dev/null 2>&1; then uv venv --quiet --allow-existing $(VENV); \
-	else python3 -m venv $(VENV); fi
-	@echo "Installing rowlease and what it is developed with; Spark alone is 450 MB …"
-	@$(PIP) --require-hashes -r requirements/dev.txt $(SHOWN)
+	else python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  f"rowlease needs Python 3.11 or newer; python3 is {sys.version.split()[0]}, so install a newer one, or uv")' \
+	  && python3 -m venv $(VENV); fi
+	@echo "Installing rowlease and what its demo needs; Spark alone is 450 MB …"
+	@$(INSTALL) requirements/demo.txt $(SHOWN)
 	@$(PIP) --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/ready: $(VENV)/demo requirements/dev.txt tests/tsql/libraries.txt
+	@echo "Installing what rowlease is developed with …"
+	@$(INSTALL) requirements/dev.txt $(SHOWN)
 	@# Microsoft's T-SQL grammar and unixODBC for the tests of SQL Server, beside the packages and
 	@# not among them; see tests/tsql/libraries.txt. They are for this platform alone.
 	@if [ "$$(uname -sm)" = "Linux x86_64" ]; then echo "Installing the grammar of T-SQL …"; \
@@ -144,5 +160,5 @@ $(TOOLS)/chromium: $(VENV)/ready
 
 $(VENV)/release: $(VENV)/ready requirements/release.txt
 	@echo "Installing what builds a release …"
-	@$(PIP) --require-hashes -r requirements/release.txt $(SHOWN)
+	@$(INSTALL) requirements/release.txt $(SHOWN)
 	@touch $@

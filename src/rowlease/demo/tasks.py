@@ -22,7 +22,7 @@ J2000 = 946_728_000
 #: A flight is late if its delay is longer than this many minutes, as in airlines' statistics.
 LATE_MINUTES = 15
 #: Seconds between two samples of the sun's height during a flight. A divisor of 60.
-STEP_SECONDS = 6
+STEP_SECONDS = 30
 #: The tilt of the earth's axis, in radians.
 TILT = math.radians(23.439)
 #: The angle in degrees by which the earth rotates in a day, relative to the stars.
