@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rowlease.spark.source_errors import HIDE_TRACEBACK
+from tests.conftest import free_port
 from tests.spark.jvm import LEAN
+
+#: The server of Spark Connect, which is part of PySpark 4.
+CONNECT = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +24,13 @@ def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(event_log: Path) -> Iterator[Any]:
+def connect_port() -> int:
+    """The port at which clients of Spark Connect find the session's server."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def spark(event_log: Path, connect_port: int) -> Iterator[Any]:
     """A session with two cores whose tasks are tried up to four times."""
     from rowlease.errors import ConfigError
     from rowlease.spark import local_session
@@ -30,6 +41,9 @@ def spark(event_log: Path) -> Iterator[Any]:
             settings={
                 "spark.master": "local[2,4]",
                 "spark.driver.extraJavaOptions": LEAN,
+                "spark.plugins": CONNECT if version("pyspark") >= "4." else "",
+                "spark.connect.grpc.binding.address": "127.0.0.1",
+                "spark.connect.grpc.binding.port": str(connect_port),
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.compress": "false",
                 "spark.eventLog.dir": event_log.as_uri(),

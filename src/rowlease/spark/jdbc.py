@@ -118,17 +118,3 @@ def _is_sql_exception(kind: Any) -> bool:
 def is_connect(spark: Any) -> bool:
     """Whether a session is one of Spark Connect, so that this process has no JVM."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
-
-
-def check_session(spark: Any) -> None:
-    """Check that a session has a JVM of its own, before anything is begun.
-
-    Raises:
-        ConfigError: it is a session of Spark Connect.
-    """
-    if is_connect(spark):
-        raise ConfigError(
-            "this is a session of Spark Connect, which has no JVM of its own; write with "
-            'df.write.format("rowlease") and read the view rowlease.requests with Spark\'s JDBC '
-            "source, or start a session that is not remote"
-        )

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
-from rowlease.spark.jdbc import check_session, connection_options, database_errors, literal
+from rowlease.spark.jdbc import connection_options, database_errors, is_connect, literal
 from rowlease.store import engine_of
 
 #: The number of rows in one fetch. By default, PostgreSQL's driver reads a whole partition into
 #: memory.
 FETCH_SIZE = 10_000
+#: The number of connections that read at once over Spark Connect.
+CONNECT_PARTITIONS = 8
 #: The columns that the report reads. It needs only the first line of an error.
 REPORT_COLUMNS = (
     "queue_name, kind, status, priority, requested_time, due_time, locked_time, completion_time,"
@@ -50,7 +52,7 @@ def read_requests(
             None means all.
         columns: the columns of the view `requests` to read, in this order; None means all.
         partitions: the number of connections that read at once. None means Spark's default
-            parallelism.
+            parallelism, or 8 in a session of Spark Connect, which does not tell it.
 
     Returns:
         A DataFrame. `payload` and `result` are JSON text, and times are timestamps.
@@ -63,8 +65,10 @@ def read_requests(
     """
     from pyspark.sql import functions as F
 
-    check_session(spark)
-    partitions = spark.sparkContext.defaultParallelism if partitions is None else partitions
+    if partitions is None:
+        partitions = (
+            CONNECT_PARTITIONS if is_connect(spark) else spark.sparkContext.defaultParallelism
+        )
     if partitions < 1:
         raise ConfigError(f"partitions must be 1 or more, not {partitions}")
     table, conditions = _selection(queue, load_id, status)

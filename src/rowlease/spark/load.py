@@ -24,19 +24,20 @@ from rowlease.errors import (
     RowleaseError,
     StoreConflict,
 )
-from rowlease.model import TEXT, Begun, Promoted, check_type
+from rowlease.model import TEXT, Begun, Outcome, Promoted, check_type
 from rowlease.spark.columns import (
     FOR_LANE,
     ColumnKeywords,
     RequestColumns,
     described,
     in_the_lane,
+    schema_text,
     staging_columns,
 )
 from rowlease.spark.jdbc import (
-    check_session,
     connection_options,
     database_errors,
+    is_connect,
     writing_options,
 )
 from rowlease.spark.load_progress import reported
@@ -85,6 +86,9 @@ def enqueue(
     Columns are names or Column expressions. During this call, the table `rowlease.load` has the
     number of staged rows, and the logger `rowlease` logs this number at level INFO.
 
+    In a session of Spark Connect, `format("rowlease")` writes the rows: PostgreSQL only, and the
+    errors of Spark's tasks are exceptions of PySpark.
+
     Args:
         df: a batch DataFrame; it need not be deterministic. If a Spark task is tried again and
             then gives another number of rows, the whole load is written again. In a load with dedup
@@ -121,13 +125,13 @@ def enqueue(
         QueueFull: the load does not fit into the queue's capacity. Nothing was enqueued.
         LoadLost: a later run with this load id has taken the load over. Nothing of this run was
             enqueued.
-        ConfigError: the DSN cannot be read, or the session has no JDBC driver or no JVM.
+        ConfigError: the DSN cannot be read, the session has no JDBC driver, or it is one of Spark
+            Connect with a PySpark before 4.1.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused a call or
             cannot be reached. Nothing was enqueued, with one exception: if the answer to the
             promotion was lost three times, the load may be enqueued. Call again with the same load
             id; this is safe in every case.
     """
-    check_session(df.sparkSession)
     if not isinstance(queue, str) or not queue:
         raise InvalidRequest("queue must be the name of a queue")
     if writers is not None and (
@@ -149,6 +153,8 @@ def enqueue(
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
+        if is_connect(df.sparkSession):
+            return write_by_format(store, df.select(*columns), dsn, queue, kind, load_id, writers)
         opened, made_of = store, described(df, payload, columns, kind)
 
         def staged_and_promoted() -> Promoted:
@@ -176,6 +182,36 @@ def enqueue(
             with suppress(StoreConflict, LoadDiffers):
                 return staged_and_promoted()
         return staged_and_promoted()
+
+
+def write_by_format(
+    store: Store, rows: Any, dsn: str, queue: str, kind: Any, load_id: str, writers: int | None
+) -> Promoted:
+    """Enqueue rows with the columns of `staging` by `format("rowlease")`."""
+    from rowlease.spark import register
+
+    register(rows.sparkSession)
+    named = {"kind": kind} if isinstance(kind, str) else {}
+    made_of = schema_text(rows.schema, named.get("kind"))
+    begun = heard(lambda: store.begin_load(load_id, queue, new_run(), made_of))
+    if isinstance(begun, Promoted):
+        return begun
+    kept = rows.persist() if writers else rows
+    try:
+        if writers:
+            kept.count()
+            rows = kept.coalesce(writers)
+        options = {"dsn": dsn, "queue": queue, "load_id": load_id, **named}
+        rows.write.format("rowlease").mode("append").options(**options).save()
+    except BaseException:
+        with suppress(RowleaseError):
+            end_run(store, load_id, begun.run_number)  # if the format has not taken the load over
+        raise
+    finally:
+        kept.unpersist()
+    done = heard(lambda: store.begin_load(load_id, queue, new_run(), made_of))
+    assert isinstance(done, Promoted)
+    return done._replace(outcome=Outcome.OK)
 
 
 def stage(

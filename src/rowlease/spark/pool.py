@@ -22,7 +22,7 @@ from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.model import HEARTBEAT
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
-from rowlease.spark.jdbc import check_session
+from rowlease.spark.jdbc import is_connect
 from rowlease.spark.pool_job import SparkJob
 from rowlease.spark.pool_monitor import PoolMonitor, PoolProgress, log_progress
 from rowlease.store import Store, open_store
@@ -105,7 +105,11 @@ def work(
         StoreError: the driver or the executors cannot work with the database.
         RowleaseError: Spark ended the job. Its requests run again when the leases have run out.
     """
-    check_session(spark)
+    if is_connect(spark):
+        raise ConfigError(
+            "this is a session of Spark Connect, which cannot run workers; start a session that is "
+            "not remote"
+        )
     place = configured_dsn(dsn)
     if place is None:
         raise ConfigError(
