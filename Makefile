@@ -25,8 +25,11 @@ SHOWN := | awk '/^ *Collecting/ && ++n % 25 == 0 { print n " packages found …"
   /(Downloading|Using cached) .*\([0-9][0-9]+\.[0-9] MB\)/ { print "  " $$0 } \
   /^Building|^Installing/ { print $$1 " …" } { fflush() }'
 endif
-# PySpark comes as its source alone, and to compress the wheel takes longer than all else.
-INSTALL := $(PIP) -C--build-option=--compression=stored --require-hashes -r
+INSTALL := $(PIP) --require-hashes -r
+# PySpark comes as its source alone. To compress its wheel takes longer than all else, and so does
+# the way of old versions of pip, without a wheel.
+export DIST_EXTRA_CONFIG := $(CURDIR)/requirements/wheels.cfg
+export PIP_USE_PEP517 := 1
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url
 # The packages of the last file that the files before it lack.
