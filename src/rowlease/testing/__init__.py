@@ -12,39 +12,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowlease.testing.clock import Clock, frozen
-    from rowlease.testing.draining import Ran, drain, drain_async
-    from rowlease.testing.waiting import Waiting, assert_enqueued, enqueued, refute_enqueued
+    from rowlease.testing.clock import Clock as Clock
+    from rowlease.testing.clock import frozen as frozen
+    from rowlease.testing.draining import Ran as Ran
+    from rowlease.testing.draining import drain as drain
+    from rowlease.testing.draining import drain_async as drain_async
+    from rowlease.testing.waiting import Waiting as Waiting
+    from rowlease.testing.waiting import assert_enqueued as assert_enqueued
+    from rowlease.testing.waiting import enqueued as enqueued
+    from rowlease.testing.waiting import refute_enqueued as refute_enqueued
 
-__all__ = [
-    "Clock",
-    "Ran",
-    "Waiting",
-    "assert_enqueued",
-    "drain",
-    "drain_async",
-    "enqueued",
-    "frozen",
-    "refute_enqueued",
-]
-
-_HOMES = {
-    "Clock": "rowlease.testing.clock",
-    "Ran": "rowlease.testing.draining",
-    "Waiting": "rowlease.testing.waiting",
-    "assert_enqueued": "rowlease.testing.waiting",
-    "drain": "rowlease.testing.draining",
-    "drain_async": "rowlease.testing.draining",
-    "enqueued": "rowlease.testing.waiting",
-    "frozen": "rowlease.testing.clock",
-    "refute_enqueued": "rowlease.testing.waiting",
+#: The public names, by their modules.
+_NAMES = {
+    "clock": "Clock frozen",
+    "draining": "Ran drain drain_async",
+    "waiting": "Waiting assert_enqueued enqueued refute_enqueued",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     # Pytest imports this package in every run, so each name is imported when it is first used.
     if name in _HOMES:
-        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        found = globals()[name] = getattr(import_module(f"rowlease.testing.{_HOMES[name]}"), name)
         return found
     raise AttributeError(f"module 'rowlease.testing' has no attribute {name!r}")
 
