@@ -46,9 +46,9 @@ def expected(weights: list[int], priorities: tuple[int, ...]) -> dict[int, Any]:
     [
         pytest.param(None, tuple(range(10)), 10, id="default weights"),
         pytest.param(None, tuple(range(10)), 100, id="default weights, large claims"),
-        pytest.param(None, (1, 5, 9), 10, id="default weights, some priorities empty"),
+        pytest.param(None, (1, 5, 9), 100, id="default weights, some priorities empty"),
         pytest.param(GIVEN_WEIGHTS, (0, 5, 9), 10, id="given weights"),
-        pytest.param(GIVEN_WEIGHTS, (0, 5), 10, id="given weights, one empty"),
+        pytest.param(GIVEN_WEIGHTS, (0, 5), 100, id="given weights, one empty"),
     ],
 )
 def test_shares_are_within_two_points_of_the_weights(
