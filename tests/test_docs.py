@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,9 +55,9 @@ def run(dsn: str, arguments: str) -> str:
     return ran.output
 
 
-def program(folder: Path, dsn: str, *arguments: str) -> str:
+def program(folder: Path, dsn: str, *arguments: str, source: Path | None = None) -> str:
     """Run Python in a folder, on a database; what it prints."""
-    source = Path(rowlease.__file__).parents[1]
+    source = source or Path(rowlease.__file__).parents[1]
     ran = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
@@ -620,6 +621,71 @@ def test_every_link_of_the_pages_leads_somewhere(repository: Path) -> None:
             if not found.exists() or (anchor and anchor not in anchors(found)):
                 broken.append(f"{page.name}: {target}#{anchor}")
     assert broken == []
+
+
+#: Names of files that recipes let the reader write.
+EXAMPLES = ("oldest_waiting", "0002_request_note")
+
+
+def test_every_file_in_backticks_is_there(repository: Path) -> None:
+    top = "src|sql|tests|docs|deploy|migrations|benchmarks"
+    named = re.compile(rf"`((?:{top})/[\w./*-]+)`")
+    pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md"), *repository.glob("*/*.md")]
+    found = {(page, path) for page in pages for path in named.findall(page.read_text())}
+    assert len(found) > 50
+    missing = [
+        f"{page.name}: {path}"
+        for page, path in found
+        if not any(one in path for one in EXAMPLES)
+        and not any(any(base.glob(path.rstrip("/"))) for base in (repository, page.parent))
+    ]
+    assert sorted(missing) == []
+
+
+#: What a reader of "Add a verb of operators" adds for `drop`, which is like `purge`: to each file,
+#: a text and what it becomes.
+VERB = {
+    "src/rowlease/model/verbs.py": (
+        '    "purge": Verb(\n',
+        '    "drop": Verb("Drop", "Delete.", "", "dropped", _WAITING, _WAITING),\n'
+        '    "purge": Verb(\n',
+    ),
+    "src/rowlease/client/operations.py": (
+        "    def purge(self",
+        "    def drop(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:\n"
+        '        return self._operate("drop", {}, text, given)\n\n'
+        "    def purge(self",
+    ),
+    "sql/postgresql/operate/internal/verbs.sql": (
+        "    ('purge',",
+        "    ('drop', array['Scheduled', 'Pending'], array['Scheduled', 'Pending']),\n"
+        "    ('purge',",
+    ),
+    "sql/postgresql/operate/internal/do_verb.sql": (
+        "p_verb in ('cancel', 'purge')",
+        "p_verb in ('cancel', 'purge', 'drop')",
+    ),
+}
+
+
+def test_the_recipe_of_a_verb_leads_to_a_command(
+    repository: Path, tmp_path: Path, dsn: str
+) -> None:
+    page = (repository / "CONTRIBUTING.md").read_text()
+    recipe = page.partition("## Add a verb of operators")[2].partition("\n## ")[0]
+    for folder in ("src", "sql", "migrations"):
+        shutil.copytree(repository / folder, tmp_path / folder)
+    for path, (text, added) in VERB.items():
+        folder, _, name = path.rpartition("/")
+        assert path in recipe or (f"{folder}/" in recipe and f"`{name}`" in recipe)
+        before = (tmp_path / path).read_text()
+        assert before.count(text) == 1, path
+        (tmp_path / path).write_text(before.replace(text, added))
+    source = tmp_path / "src"
+    program(tmp_path, dsn, "-m", "rowlease", "migrate", source=source)
+    program(tmp_path, dsn, "-m", "rowlease", "enqueue", "idle", source=source)
+    done = program(tmp_path, dsn, "-m", "rowlease", "requests", "drop", "1", source=source)
+    assert done == "1 request was dropped (operation 1)\n"
 
 
 def glossary(repository: Path, column: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -273,7 +272,7 @@ class Sending:
         """The longest time until the next try if the queue is full, in seconds."""
         is_listening = self._store.room.is_listening
         longest = MAX_ROOM_WAIT_SECONDS if is_listening else MAX_WAIT_WITHOUT_NOTIFICATIONS_SECONDS
-        return min(_left(ends).total_seconds(), longest * random.uniform(0.5, 1))
+        return min(_left(ends).total_seconds(), next(Backoff(longest, longest)))
 
 
 def _left(ends: float) -> timedelta:
