@@ -668,24 +668,71 @@ VERB = {
 }
 
 
+#: The same for "Add a routine". A file that is not there yet has no text to change.
+ROUTINE = {
+    "sql/postgresql/operate/oldest_waiting.sql": (
+        "",
+        """-- oldest_waiting: measure how long the first request of each queue has waited.
+-- params:   none
+-- returns:  queue_name text, seconds bigint
+-- errors:   none
+-- locks:    none
+-- why:      an example.
+create or replace function rowlease.oldest_waiting() returns table (queue_name text, seconds bigint)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select q.queue_name::text, extract(epoch from max(rowlease.now() - q.due_time))::bigint
+    from rowlease.queue q where q.status = 'Pending' group by q.queue_name;
+$$;
+""",
+    ),
+    "sql/postgresql/grants.sql": (
+        "rowlease.list_workers, rowlease.list_ready,",
+        "rowlease.list_workers, rowlease.list_ready, rowlease.oldest_waiting,",
+    ),
+    "src/rowlease/store/operate.py": (
+        "    def list_ready(",
+        "    def oldest_waiting(self) -> list[Any]:\n"
+        '        return self._rows(("queue_name", "seconds"), "oldest_waiting")\n\n'
+        "    def list_ready(",
+    ),
+}
+
+
+def follow(repository: Path, heading: str, edits: dict[str, tuple[str, str]], copy: Path) -> None:
+    """Make these changes, all of which the recipe names, in a copy of the sources."""
+    page = (repository / "CONTRIBUTING.md").read_text()
+    recipe = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    for folder in ("src", "sql", "migrations"):
+        shutil.copytree(repository / folder, copy / folder)
+    for path, (text, added) in edits.items():
+        folder, _, name = path.rpartition("/")
+        assert path in recipe or (f"{folder}/" in recipe and f"`{name}`" in recipe), path
+        before = (copy / path).read_text() if text else ""
+        assert before.count(text) == 1, path
+        (copy / path).write_text(before.replace(text, added))
+
+
 def test_the_recipe_of_a_verb_leads_to_a_command(
     repository: Path, tmp_path: Path, dsn: str
 ) -> None:
-    page = (repository / "CONTRIBUTING.md").read_text()
-    recipe = page.partition("## Add a verb of operators")[2].partition("\n## ")[0]
-    for folder in ("src", "sql", "migrations"):
-        shutil.copytree(repository / folder, tmp_path / folder)
-    for path, (text, added) in VERB.items():
-        folder, _, name = path.rpartition("/")
-        assert path in recipe or (f"{folder}/" in recipe and f"`{name}`" in recipe)
-        before = (tmp_path / path).read_text()
-        assert before.count(text) == 1, path
-        (tmp_path / path).write_text(before.replace(text, added))
+    follow(repository, "Add a verb of operators", VERB, tmp_path)
     source = tmp_path / "src"
     program(tmp_path, dsn, "-m", "rowlease", "migrate", source=source)
     program(tmp_path, dsn, "-m", "rowlease", "enqueue", "idle", source=source)
     done = program(tmp_path, dsn, "-m", "rowlease", "requests", "drop", "1", source=source)
     assert done == "1 request was dropped (operation 1)\n"
+
+
+def test_the_recipe_of_a_routine_leads_to_a_call(
+    repository: Path, tmp_path: Path, dsn: str
+) -> None:
+    follow(repository, "Add a routine", ROUTINE, tmp_path)
+    source = tmp_path / "src"
+    program(tmp_path, dsn, "-m", "rowlease", "migrate", source=source)
+    program(tmp_path, dsn, "-m", "rowlease", "enqueue", "idle", source=source)
+    call = "from rowlease import Client\nwith Client() as c: print(*c.store.oldest_waiting())"
+    assert program(tmp_path, dsn, "-c", call, source=source).startswith("('default', ")
 
 
 def glossary(repository: Path, column: str) -> list[str]:
