@@ -103,11 +103,11 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
         *(_item(f"{names[engine]}: {run.servers.get(engine, 'not known')}") for engine in engines),
         f"{_ran_with('sqlserver', run.scripts['sqlserver'])} (without comments)",
         _ran_with("postgresql", run.scripts["postgresql"]),
-        *(_older(fingerprint, what) for fingerprint, what in run.older.items()),
+        *(_older(fingerprint, what, run) for fingerprint, what in run.older.items()),
         f"* the state machine of test_model.py: {run.examples} examples",
         "",
         *_what_ran(run.servers.get("sqlserver", "")),
-        *_what_did_not(results),
+        *_what_did_not(run),
         "",
         "## Results",
         "",
@@ -128,12 +128,21 @@ def page(run: Run, kept: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _older(fingerprint: str, what: list[tuple[str, str]]) -> str:
-    promises = (
-        f"{promise.replace('_', ' ')} ({NAMES[engine]})"
-        for engine, promise in sorted(what, key=lambda one: (one[0], _place(one[1])))
+def _older(fingerprint: str, what: list[tuple[str, str]], run: Run) -> str:
+    told = (
+        f"{_name(one, run)} ({_told({promise for by, promise in what if by == one}, one, run)})"
+        for one in NAMES
+        if any(by == one for by, _ in what)
     )
-    return _item(f"{OLDER.removeprefix('* ')}, `{fingerprint}`: {', '.join(promises)}")
+    return _item(f"{OLDER.removeprefix('* ')}, `{fingerprint}`: {'; '.join(told)}")
+
+
+def _told(promises: set[str], engine: str, run: Run) -> str:
+    """The promises, or that these are all that ran on an engine."""
+    ran = {r.promise for r in run.results if r.engine == engine and r.outcome != "not run"}
+    if promises == ran and len(ran) > MAX_NAMED:
+        return "all of it"
+    return ", ".join(one.replace("_", " ") for one in sorted(promises, key=_place))
 
 
 def _name(engine: str, run: Run) -> str:
@@ -177,11 +186,17 @@ def _what_ran(server: str) -> list[str]:
     ]
 
 
-def _what_did_not(results: list[Result]) -> list[str]:
-    missing = sum(result.outcome == "not run" for result in results)
+def _what_did_not(run: Run) -> list[str]:
+    missing = [result for result in run.results if result.outcome == "not run"]
     if not missing:
         return []
-    return ["", f"**{ENDED_EARLY}: {missing} of {len(results)} results are missing.**"]
+    told = (
+        f"{_name(one, run)} ({_told({r.promise for r in missing if r.engine == one}, one, run)})"
+        for one in NAMES
+        if any(result.engine == one for result in missing)
+    )
+    said = f"{ENDED_EARLY}: {len(missing)} of {len(run.results)} results are missing:"
+    return ["", *_item(f"**{said}** {'; '.join(told)}.").removeprefix("* ").split("\n")]
 
 
 def _place(promise: str) -> tuple[int, str]:

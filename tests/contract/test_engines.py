@@ -135,7 +135,7 @@ def test_the_page_says_what_ran_with_older_scripts(
     ]
     run = runs.joined(parts, [old, new])
     assert run.results == [old, new]
-    assert "* older scripts, `0ld`: 3 order (SQL Server)\n" in page(run)
+    assert "* older scripts, `0ld`: SQL Server (3 order)\n" in page(run)
     monkeypatch.setattr(engines, "PAGE", tmp_path / "engines.md")
     engines.PAGE.write_text(page(run), encoding="utf-8")
     warning = engines.stale()
