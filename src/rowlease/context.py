@@ -9,7 +9,7 @@ from typing import Any, Protocol, overload
 
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
-from rowlease.model import Held, LeasedRequest
+from rowlease.model import Held
 from rowlease.tasks import headers
 from rowlease.tasks.task import encode_result
 
@@ -22,6 +22,23 @@ class ExecutorLink(Protocol):
     def lease_ends(self, number: int) -> float | None: ...
 
     def report_progress(self, number: int, fraction: float, note: str) -> None: ...
+
+
+class AttemptedRequest(Protocol):
+    """What a task may know of its request; `LeasedRequest` documents it."""
+
+    @property
+    def request_id(self) -> int: ...
+    @property
+    def queue_name(self) -> str: ...
+    @property
+    def lock_token(self) -> int: ...
+    @property
+    def num_attempts(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def headers(self) -> str | None: ...
 
 
 class CallerConnection(Protocol):
@@ -37,62 +54,47 @@ class AsyncConnection(Protocol):
 
 
 class Context:
-    """One attempt at a request. In a task, `current` returns it.
+    """One attempt at a request. In a task, `current` returns it."""
 
-    Attributes:
-        request_id: the id of the request.
-        queue_name: the queue that the request was claimed from.
-        lock_token: the fencing token of this attempt. Each claim of the request raises the token.
-        attempt: the number of this attempt; the first is 1.
-        max_attempts: the number of failed attempts after which the request is a dead letter.
-    """
-
-    __slots__ = (
-        "_ends", "_headers", "_link", "_number", "attempt", "lock_token", "max_attempts",
-        "queue_name", "request_id",
-    )  # fmt: skip
+    __slots__ = ("_ends", "_link", "_number", "_request")
 
     def __init__(
-        self,
-        request_id: int,
-        queue_name: str,
-        lock_token: int,
-        attempt: int,
-        max_attempts: int,
-        number: int,
-        ends: float,
-        link: ExecutorLink,
-        headers: str | None = None,
+        self, request: AttemptedRequest, number: int, ends: float, link: ExecutorLink
     ) -> None:
-        self.request_id = request_id
-        self.queue_name = queue_name
-        self.lock_token = lock_token
-        self.attempt = attempt
-        self.max_attempts = max_attempts
+        self._request = request
         self._number = number
         self._ends = ends
         self._link = link
-        self._headers = headers
 
-    @classmethod
-    def of(cls, request: LeasedRequest, number: int, ends: float, link: ExecutorLink) -> Context:
-        """The context for the task that runs this request."""
-        return cls(
-            request.request_id,
-            request.queue_name,
-            request.lock_token,
-            request.num_attempts,
-            request.max_attempts,
-            number,
-            ends,
-            link,
-            request.headers,
-        )
+    @property
+    def request_id(self) -> int:
+        """The id of the request."""
+        return self._request.request_id
+
+    @property
+    def queue_name(self) -> str:
+        """The queue that the request was claimed from."""
+        return self._request.queue_name
+
+    @property
+    def lock_token(self) -> int:
+        """The fencing token of this attempt. Each claim of the request raises the token."""
+        return self._request.lock_token
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt; the first is 1."""
+        return self._request.num_attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """The number of failed attempts after which the request is a dead letter."""
+        return self._request.max_attempts
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of the request; empty if it has none."""
-        return headers.decode_headers(self._headers)
+        return headers.decode_headers(self._request.headers)
 
     @property
     def should_stop(self) -> bool:

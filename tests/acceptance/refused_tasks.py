@@ -50,11 +50,11 @@ def note(text: str, gate: str) -> None:
 def write_into_pipes(form: str) -> None:
     """Write to the pipes of the worker by mistake; the worker must not take that for an answer."""
     garbage = {
-        "no such code": wire.OUTCOME_HEADER.pack(0, 200, 0.0),
-        "endless": wire.OUTCOME_HEADER.pack(2**32 - 1, wire.DONE, 0.0),
-        "no text": wire.OUTCOME_HEADER.pack(1, wire.DONE, 0.0) + b"\xff",
-        "no seconds": wire.OUTCOME_HEADER.pack(1, wire.RETRY, 0.0) + b"x",
-        "no number": wire.OUTCOME_HEADER.pack(0, wire.DONE, float("nan")),
+        "no such code": wire.frame(wire.answer(1, 200)),
+        "endless": wire.FRAME_SIZE.pack(2**32 - 1),
+        "no text": wire.frame(wire.answer(1, wire.DONE, body=b"\xff")),
+        "no seconds": wire.frame(wire.answer(1, wire.RETRY, body=b"x")),
+        "no number": wire.frame(wire.answer(1, wire.DONE, float("nan"))),
     }[form]
     for fd in range(3, 32):
         try:

@@ -213,7 +213,7 @@ def claimed(client: Client) -> tuple[Handle[None], Context]:
     handle = client.enqueue(charge, 1)
     (leased,) = client.store.dequeue("worker", ["default"], 1).requests
     link: Any = None  # not called
-    return handle, Context.of(leased, 1, 0.0, link)
+    return handle, Context(leased, 1, 0.0, link)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

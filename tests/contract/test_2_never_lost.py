@@ -279,7 +279,7 @@ class Caller:
 def context_of(held: LeasedRequest) -> Context:
     """What the task that runs this request is given."""
     line: Any = None  # not called: the task is not stopped, and its lease not renewed
-    return Context.of(held, 1, 0.0, line)
+    return Context(held, 1, 0.0, line)
 
 
 @contextmanager

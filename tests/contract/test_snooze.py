@@ -22,7 +22,7 @@ def state(store: Session, request: int) -> tuple[Any, ...]:
 
 
 def context_of(leased: LeasedRequest) -> Context:
-    return Context.of(leased, 1, 0.0, None)  # type: ignore[arg-type]
+    return Context(leased, 1, 0.0, None)  # type: ignore[arg-type]
 
 
 def test_a_snoozed_request_waits_and_its_attempt_is_not_counted(

@@ -13,10 +13,11 @@ from rowlease.events import Event, Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker import call_retry_policy
+from rowlease.worker.attempt import Returned
 from rowlease.worker.claims import exchanger, lost_claims, next_claim, outage, receiver, suspects
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import DoneRequest, Outcomes
+from rowlease.worker.claims.outcomes import Ended, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.claims.receiver import Receiver
 from rowlease.worker.claims.suspects import Suspects
@@ -193,7 +194,9 @@ class World:
     def finish(self, *leases: Lease) -> None:
         """Deliver outcomes as the dispatcher does when tasks have returned."""
         over = [one for one in leases if one in self.renewed]
-        self.exchanger.deliver(Outcomes(done=[DoneRequest(one, None, 0.1) for one in leases]), over)
+        self.exchanger.deliver(
+            Outcomes(done=[Ended(one, Returned(None), 0.1) for one in leases]), over
+        )
         self.held -= len(leases)
         self.idle += len(leases)
 

@@ -16,7 +16,9 @@ from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rowlease.clock import now
 from rowlease.context import Context, current
@@ -40,7 +42,8 @@ class NoLink:
     def report_progress(self, number: int, fraction: float, note: str) -> None: ...
 
 
-CONTEXT = Context(7, "mail", 1, 2, 5, 1, math.inf, NoLink())
+GIVEN = wire.GivenRequest(0, math.inf, 7, "mail", 1, 2, 5, None, b"{}")
+CONTEXT = Context(GIVEN, 1, math.inf, NoLink())
 
 
 class Wordless(Exception):
@@ -211,10 +214,8 @@ class Line:
         self.marks = self.memory.cast("Q")
 
     def send(self, *payloads: bytes, ends: float = math.inf) -> None:
-        for payload in payloads:
-            body = b"mail" + payload
-            head = wire.REQUEST.pack(len(body), 0, ends, 7, 1, 2, 5, len(b"mail"), 0)
-            os.write(self.worker, head + body)
+        given = [replace(GIVEN, lease_ends=ends, payload=payload) for payload in payloads]
+        os.write(self.worker, wire.frame(msgspec.msgpack.encode(given)))
 
     def serve(self, call: Any) -> list[tuple[int, bytes]]:
         os.close(self.worker)
@@ -222,18 +223,13 @@ class Line:
         copy_context().run(
             child_loop.serve,
             [call if isinstance(call, Task) else as_task(call)],
-            wire.read_frames(self.requests),
+            wire.read_requests(self.requests),
             self.outcomes,
             self.memory,
         )
-        data = os.read(self.outcomes_in, 1 << 16)
-        answers = []
-        while data:
-            size, code, _ = wire.OUTCOME_HEADER.unpack_from(data)
-            end = wire.OUTCOME_HEADER.size + size
-            answers.append((code, data[wire.OUTCOME_HEADER.size : end]))
-            data = data[end:]
-        return answers
+        count, size = divmod(self.marks[shared_memory.PUT], shared_memory.COUNT)
+        ring = bytes(self.memory[shared_memory.RING_AT :])
+        return [(code, body) for _, code, _, body in wire.answers_of(ring[:size], count)]
 
 
 @contextmanager
@@ -423,7 +419,7 @@ def test_an_ending_is_the_same_after_the_pipe(ending: Ending) -> None:
 
 def test_the_program_reads_the_set_up_in_the_form_in_which_it_is_written() -> None:
     """The program has a copy of the form, because it cannot import the module `wire`."""
-    assert child_program.SET_UP.format == wire.SET_UP.format
+    assert child_program.FRAME_SIZE.format == wire.FRAME_SIZE.format
 
 
 def test_a_child_starts_without_the_modules_of_the_worker() -> None:

@@ -23,10 +23,12 @@ from rowlease.events import ChildDied, ChildStarted, Event, Events
 from rowlease.model import LeasedRequest
 from rowlease.tasks.loading import set_up
 from rowlease.tasks.task import Registry, task
-from rowlease.worker.attempt import NotRun, Returned
+from rowlease.worker.attempt import Ending, NotRun, Returned
 from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Ended
+from rowlease.worker.slots import shared_memory
 from rowlease.worker.slots.child_pool import ChildPool
-from rowlease.worker.slots.slot import Answer, Death
+from rowlease.worker.slots.slot import Death
 from tests.waiting import until
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
@@ -49,6 +51,8 @@ def act(do: str, **given: Any) -> object:
             if os.fork() == 0:
                 threading.Event().wait()
             os._exit(1)
+        case "drop the ring":
+            shared_memory.HAS_RING = False
         case "exit":
             os._exit(0)
         case "hang":
@@ -86,9 +90,9 @@ def slots(emitted: list[Event]) -> Iterator[ChildPool]:
         yield slots
 
 
-def answers(slots: ChildPool, count: int) -> list[Answer]:
+def answers(slots: ChildPool, count: int) -> list[Ended[Ending]]:
     """The next `count` answers; no child may die."""
-    found: list[Answer] = []
+    found: list[Ended[Ending]] = []
     until = time.monotonic() + PATIENCE
     while len(found) < count:
         assert time.monotonic() < until
@@ -118,14 +122,14 @@ def begun(lease: Lease) -> None:
     until(lease.has_begun, PATIENCE)
 
 
-def result_of(answer: Answer) -> str:
+def result_of(answer: Ended[Ending]) -> str:
     assert isinstance(answer.ending, Returned)
     assert answer.ending.result is not None
     return answer.ending.result
 
 
 def test_large_payloads_and_results_pass_without_blocking(slots: ChildPool) -> None:
-    (slot,) = slots.children
+    (slot,) = slots.runners
     given = [lease("size", text="x" * 1_000_000) for _ in range(8)] + [lease("large")] * 8
     slot.give(given)
     assert (slot.has_unsent, slot.load) == (True, 16)  # a pipe holds far less
@@ -136,7 +140,7 @@ def test_large_payloads_and_results_pass_without_blocking(slots: ChildPool) -> N
 
 
 def test_a_stopped_child_does_not_delay_the_worker(slots: ChildPool) -> None:
-    (slot,) = slots.children
+    (slot,) = slots.runners
     stop = lease("stop")
     slot.give([stop, *(lease("size", text="x" * 1_000_000) for _ in range(3))])
     begun(stop)
@@ -148,15 +152,15 @@ def test_a_stopped_child_does_not_delay_the_worker(slots: ChildPool) -> None:
 
 
 def test_requests_behind_a_long_one_can_be_taken_back(slots: ChildPool, gate: Path) -> None:
-    (slot,) = slots.children
+    (slot,) = slots.runners
     long, *others = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
     begun(long)
     assert [one.has_begun() for one in given] == [True, False, False]
     slot.start_take_back(now())
-    assert not slot.is_open
+    assert slot.take_back_at is not None
     assert slot.finish_take_back() == others
-    assert (slot.load, slot.is_open) == (1, True)
+    assert slot.load == 1
     slot.give([late := lease("c")])
     gate.write_text("through")
     found = answers(slots, 2)
@@ -168,7 +172,7 @@ def test_a_request_that_the_child_skipped_is_answered_as_not_run(
     slots: ChildPool, gate: Path
 ) -> None:
     """The child goes on in between, and answers NOT_RUN for the others."""
-    (slot,) = slots.children
+    (slot,) = slots.runners
     long, *_ = given = [lease("wait", gate=str(gate)), lease("a"), lease("b")]
     slot.give(given)
     begun(long)
@@ -184,7 +188,7 @@ def test_a_request_that_the_child_skipped_is_answered_as_not_run(
 def test_a_death_returns_the_running_request_and_those_not_begun(
     slots: ChildPool, emitted: list[Event], gate: Path
 ) -> None:
-    (slot,) = slots.children
+    (slot,) = slots.runners
     quick, long, *others = given = [lease("a"), lease("wait", gate=str(gate)), lease("b")]
     slot.give(given)
     begun(long)
@@ -198,14 +202,14 @@ def test_a_death_returns_the_running_request_and_those_not_begun(
     assert deaths[0].running[0] is long
     assert deaths[0].others == others
     assert emitted[1] == ChildDied(0, slot.pid, "was killed by signal 9 (SIGKILL)", long.request)
-    (successor,) = slots.children
+    (successor,) = slots.runners
     successor.give(others)
     answers(slots, 1)
 
 
 def test_a_death_also_ends_the_processes_that_the_task_has_started(slots: ChildPool) -> None:
     """Otherwise an orphan process would run on, and keep the pipes open."""
-    (slot,) = slots.children
+    (slot,) = slots.runners
     slot.give([lease("orphan")])
     assert death(slots).how == "exited with code 1"
     until(lambda: not group_exists(slot.pid), PATIENCE)
@@ -220,7 +224,7 @@ def group_exists(number: int) -> bool:
 
 
 def test_a_process_that_a_task_starts_inherits_no_pipe(slots: ChildPool) -> None:
-    (slot,) = slots.children
+    (slot,) = slots.runners
     slot.give([lease("descriptors")])
     (answer,) = answers(slots, 1)
     assert json.loads(result_of(answer)) == [0, 1, 2]
@@ -230,7 +234,7 @@ def test_children_hold_their_own_pipes_only(slots: ChildPool, emitted: list[Even
     """Requests, outcomes and the kill pipe: one end of each is the child's."""
     with closing(ChildPool(set_up(Registry([act])), 1, Events())) as others:
         others.start(cancelled=lambda: False)
-        first, second = (pipes(one.children[0].pid) for one in (slots, others))
+        first, second = (pipes(one.runners[0].pid) for one in (slots, others))
         assert len(first) == len(second) == 3
         assert not first & second
 
@@ -244,7 +248,7 @@ def pipes(pid: int) -> set[str]:
 
 def test_the_last_answers_of_a_dead_child_are_read(slots: ChildPool) -> None:
     """The answers and the death may arrive in any order."""
-    (slot,) = slots.children
+    (slot,) = slots.runners
     assert slot.pidfd is not None
     slot.give([first := lease("a"), last := lease("exit")])
     assert select.select([slot.pidfd], [], [], PATIENCE)[0]
@@ -255,14 +259,36 @@ def test_the_last_answers_of_a_dead_child_are_read(slots: ChildPool) -> None:
     assert deaths[0].running[0] is last
 
 
+def test_the_answers_of_a_killed_child_outlive_it(slots: ChildPool, gate: Path) -> None:
+    """The worker has not looked since the child began, and the child has sent no wake-up."""
+    (slot,) = slots.runners
+    given = [*(lease("a") for _ in range(500)), long := lease("wait", gate=str(gate))]
+    slot.give(given)
+    begun(long)
+    slot.kill()
+    found, deaths = slots.poll(PATIENCE)
+    while not deaths:
+        more, deaths = slots.poll(PATIENCE)
+        found += more
+    assert [one.lease for one in found] == given[:-1]
+    assert deaths[0].running
+    assert deaths[0].running[0] is long
+
+
+def test_without_a_ring_all_answers_pass_through_the_pipe(slots: ChildPool) -> None:
+    (slot,) = slots.runners
+    slot.give([lease("drop the ring"), *(lease("a") for _ in range(3)), lease("large")])
+    assert len(answers(slots, 5)) == 5
+
+
 def test_nothing_leaks_over_many_deaths(slots: ChildPool, emitted: list[Event]) -> None:
     gc.collect()  # closes now what other tests have left open
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        slots.children[0].give([lease("hang")])
-        slots.children[0].kill()
+        slots.runners[0].give([lease("hang")])
+        slots.runners[0].kill()
         death(slots)
-        while not slots.children[0].ready:
+        while not slots.runners[0].ready:
             slots.poll(1.0)
     assert len(os.listdir("/proc/self/fd")) == before
     assert slots.num_deaths == 5
@@ -271,7 +297,7 @@ def test_nothing_leaks_over_many_deaths(slots: ChildPool, emitted: list[Event]) 
 
 
 def test_a_child_ends_when_its_worker_closes_the_pipe(slots: ChildPool) -> None:
-    (slot,) = slots.children
+    (slot,) = slots.runners
     assert slot.pidfd is not None
     slot.close_requests()
     assert select.select([slot.pidfd], [], [], PATIENCE)[0]

@@ -13,10 +13,10 @@ from rowlease.events import Event, Events, Started
 from rowlease.model import Failure, LeasedRequest
 from rowlease.worker.attempt import Ending, Returned
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import Outcomes
+from rowlease.worker.claims.outcomes import Ended, Outcomes
 from rowlease.worker.slots import dispatcher as dispatcher_module
 from rowlease.worker.slots.dispatcher import DRAINED_PAUSE, Dispatcher
-from rowlease.worker.slots.slot import Answer, Death
+from rowlease.worker.slots.slot import Death
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TINY = 1e-5  # seconds
@@ -31,33 +31,40 @@ class Clock:
 
 
 class Slot:
-    """A slot that runs nothing."""
+    """A child process that runs nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.held: deque[Lease | None] = deque()
-        self.ready = True
         self.end_reason: str | None = None
-        self.is_blocked = False
+        self.num_blocked = 0
         self.take_back_at: float | None = None
         self.since: float | None = None
         self.kills = 0
         self.stopped: list[int] = []
 
     @property
+    def num_slots(self) -> int:
+        return int(self.end_reason is None)
+
+    @property
     def load(self) -> int:
         return len(self.held)
 
     @property
-    def is_open(self) -> bool:
-        return self.ready and not (self.is_blocked and self.held) and self.take_back_at is None
+    def num_busy(self) -> int:
+        return int(self.load > 0)
+
+    @property
+    def num_idle(self) -> int:
+        return int(self.load == 0)
 
     def give(self, leases: Sequence[Lease]) -> None:
         if not self.held:
             self.since = self.clock.time
         self.held += leases
         for lease in leases:
-            lease.slot, lease.number = self, lease.request.request_id
+            lease.runner, lease.number = self, lease.request.request_id
 
     def progress(self, number: int) -> tuple[float, str] | None:
         return None
@@ -71,10 +78,13 @@ class Slot:
 
     def prolong(self, number: int, ends: float) -> None: ...
 
-    def running(self) -> tuple[Lease, float] | None:
+    def running(self) -> list[tuple[Lease, float]]:
         if not self.held or self.held[0] is None or self.since is None:
-            return None
-        return self.held[0], self.since
+            return []
+        return [(self.held[0], self.since)]
+
+    def next_up(self) -> list[Lease]:
+        return [lease for lease, _ in self.running()]
 
     def start_take_back(self, at: float) -> None:
         self.take_back_at = at + 0.01
@@ -85,13 +95,16 @@ class Slot:
         self.held = deque(list(self.held)[:1])
         return back
 
-    def kill(self) -> None:
-        self.kills += 1
+    def end(self, lease: Lease, why: str) -> None:
+        if self.end_reason is None:
+            self.end_reason = why
+            self.kills += 1
 
-    def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
-        running, others = self.running(), self.finish_take_back()
+    def give_up(self) -> tuple[list[Lease], list[Lease]]:
+        self.kills += 1
+        ran, others = self.next_up(), self.finish_take_back()
         self.held.clear()
-        return running, others
+        return ran, others
 
 
 class World:
@@ -99,10 +112,10 @@ class World:
 
     def __init__(self, clock: Clock, slots: int, prefetch: int = 100) -> None:
         self.clock = clock
-        self.children = [Slot(clock) for _ in range(slots)]
+        self.runners = [Slot(clock) for _ in range(slots)]
         self.outcomes = Outcomes()
         self.dropped: list[Lease] = []
-        self.answers: list[Answer] = []
+        self.answers: list[Ended[Ending]] = []
         self.deaths: list[Death] = []
         self.pause = 0.0
         self.emitted: list[Event] = []
@@ -118,7 +131,7 @@ class World:
 
     def wake(self) -> None: ...
 
-    def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
+    def poll(self, pause: float) -> tuple[list[Ended[Ending]], list[Death]]:
         self.pause = pause
         answers, self.answers = self.answers, []
         deaths, self.deaths = self.deaths, []
@@ -157,13 +170,13 @@ class World:
         lease = slot.held.popleft()
         slot.since = self.clock.time
         assert lease
-        self.answers.append(Answer(slot, lease, ending, seconds))
+        self.answers.append(Ended(lease, ending, seconds))
 
     def learn(self, seconds: float, count: int = 200) -> None:
         """Run `count` requests that take `seconds` each."""
         for _ in range(count):
             self.take(1)
-            self.answer(next(slot for slot in self.children if slot.held), seconds=seconds)
+            self.answer(next(slot for slot in self.runners if slot.held), seconds=seconds)
             self.step()
         self.step()
         self.outcomes = Outcomes()
@@ -186,7 +199,7 @@ def test_before_run_times_are_known_only_free_slots_are_filled(clock: Clock) -> 
     world.step()
     assert (world.dispatcher.capacity, world.dispatcher.idle) == (4, 4)
     world.take(3)
-    assert [slot.load for slot in world.children] == [1, 1, 1, 0]
+    assert [slot.load for slot in world.runners] == [1, 1, 1, 0]
     assert (world.dispatcher.capacity, world.dispatcher.idle, world.dispatcher.held) == (4, 1, 3)
 
 
@@ -211,7 +224,7 @@ def test_nothing_is_taken_back_while_run_times_stay_the_same(clock: Clock, secon
         while clock.time < until:
             clock.time += 0.005
             world.step()
-        world.answer(world.children[0], seconds=seconds)
+        world.answer(world.runners[0], seconds=seconds)
         world.step()  # reads the answer
         world.step()  # delivers the outcome
     assert not world.outcomes.abandoned
@@ -226,7 +239,7 @@ def test_prefetched_requests_are_abandoned_when_requests_take_longer(clock: Cloc
     slow = 0.15
     for _ in range(6):
         clock.time += slow
-        for slot in world.children:
+        for slot in world.runners:
             world.answer(slot, seconds=slow)
         world.step()
         world.step()
@@ -234,7 +247,7 @@ def test_prefetched_requests_are_abandoned_when_requests_take_longer(clock: Cloc
         world.step()
     assert world.dispatcher.held < 50
     assert len(world.outcomes.abandoned) > 150
-    assert all(slot.load for slot in world.children)
+    assert all(slot.load for slot in world.runners)
 
 
 def test_prefetch_is_a_bound(clock: Clock) -> None:
@@ -254,13 +267,13 @@ def test_prefetch_grows_with_the_number_of_known_run_times(clock: Clock) -> None
 def test_a_batch_is_distributed_in_order_and_idle_slots_come_first(clock: Clock) -> None:
     world = World(clock, slots=3)
     world.learn(TINY)
-    world.children[1].give(world.leases(2))
+    world.runners[1].give(world.leases(2))
     one, *rest = ids(world.take(7))
-    assert [ids(slot.held)[-3:] for slot in (world.children[0], world.children[2])] == [
+    assert [ids(slot.held)[-3:] for slot in (world.runners[0], world.runners[2])] == [
         [one, one + 3, one + 6],
         [one + 1, one + 4],
     ]
-    assert ids(world.children[1].held)[2:] == [one + 2, one + 5]
+    assert ids(world.runners[1].held)[2:] == [one + 2, one + 5]
     assert len(rest) == 6
 
 
@@ -269,11 +282,11 @@ def test_a_request_whose_lease_is_over_is_abandoned_and_not_started(clock: Clock
     world = World(clock, slots=1)
     held = world.take(3)
     clock.time += 3600
-    world.answer(world.children[0])
+    world.answer(world.runners[0])
     world.step()
     world.step()
     assert ids(world.outcomes.abandoned) == ids(held[1:])
-    assert world.children[0].load == 0
+    assert world.runners[0].load == 0
     assert world.dispatcher.held == 0
 
 
@@ -283,12 +296,12 @@ def test_a_request_with_a_lost_lease_is_not_started_and_has_no_outcome(clock: Cl
     running, waiting = world.take(2)
     running.lost = waiting.lost = True
     world.dispatcher.lost(waiting)
-    world.answer(world.children[0])
+    world.answer(world.runners[0])
     world.step()
     world.step()
     assert len(world.outcomes) == 0
     assert world.dispatcher.held == 0
-    assert world.children[0].load == 0
+    assert world.runners[0].load == 0
 
 
 def test_a_request_with_a_lost_lease_is_taken_back_from_its_slot(clock: Clock) -> None:
@@ -301,14 +314,14 @@ def test_a_request_with_a_lost_lease_is_taken_back_from_its_slot(clock: Clock) -
     clock.time += 0.02
     world.step()
     world.step()
-    assert ids(world.children[0].held) == ids([first, third])
+    assert ids(world.runners[0].held) == ids([first, third])
 
 
 def test_short_requests_behind_a_long_one_are_given_to_other_slots(clock: Clock) -> None:
     world = World(clock, slots=2)
     world.learn(TINY)
     held = world.take(8)
-    blocked, other = world.children
+    blocked, other = world.runners
     while other.held:
         world.answer(other)
     world.step()
@@ -332,7 +345,7 @@ def test_requests_that_no_slot_can_run_are_abandoned(clock: Clock) -> None:
     clock.time += 0.01
     world.step()
     world.step()
-    assert [slot.load for slot in world.children] == [1, 1]
+    assert [slot.load for slot in world.runners] == [1, 1]
     assert sorted(ids(world.outcomes.abandoned)) == ids(held[2:])
     assert world.dispatcher.held == 2
 
@@ -340,7 +353,7 @@ def test_requests_that_no_slot_can_run_are_abandoned(clock: Clock) -> None:
 def test_a_task_is_killed_at_its_time_limit_and_not_before(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.take(1, limit=3.0)
-    (slot,) = world.children
+    (slot,) = world.runners
     clock.time += 2.99
     world.step()
     assert slot.kills == 0
@@ -351,11 +364,23 @@ def test_a_task_is_killed_at_its_time_limit_and_not_before(clock: Clock) -> None
     assert slot.end_reason == "was given up because the task ran past its time limit of 0:00:03"
 
 
+def test_a_slot_that_is_being_killed_has_no_room(clock: Clock) -> None:
+    """It has run its request for long, so it also counts as blocked."""
+    world = World(clock, slots=1)
+    world.learn(TINY)
+    world.take(1, limit=3.0)
+    clock.time += 3.1
+    world.dispatcher.take(world.leases(2))
+    world.step()
+    world.step()
+    assert (world.dispatcher.capacity, world.dispatcher.idle) == (0, 0)
+
+
 def test_of_the_requests_of_a_dead_child_only_the_running_one_fails(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.learn(TINY)
     running, *others = world.take(4)
-    world.children[0].held.clear()
+    world.runners[0].held.clear()
     world.deaths = [Death("exited with code 3", (running, 0.5), others)]
     world.step()
     world.step()
@@ -365,7 +390,7 @@ def test_of_the_requests_of_a_dead_child_only_the_running_one_fails(clock: Clock
         Failure("the process running this request exited with code 3"),
         0.5,
     )
-    assert ids(world.children[0].held) == ids(others)
+    assert ids(world.runners[0].held) == ids(others)
 
 
 def test_draining_lets_running_tasks_finish_and_abandons_the_rest(clock: Clock) -> None:
@@ -379,7 +404,7 @@ def test_draining_lets_running_tasks_finish_and_abandons_the_rest(clock: Clock) 
     world.step(draining=True)
     assert sorted(ids(world.outcomes.abandoned)) == ids(held[2:] + late)
     assert world.dispatcher.held == 2
-    for slot in world.children:
+    for slot in world.runners:
         world.answer(slot)
     world.step(draining=True)
     world.step(draining=True)
@@ -390,7 +415,7 @@ def test_draining_lets_running_tasks_finish_and_abandons_the_rest(clock: Clock) 
 def test_a_death_just_before_giving_up_is_delivered(clock: Clock) -> None:
     world = World(clock, slots=1)
     (held,) = world.take(1)
-    slot = world.children[0]
+    slot = world.runners[0]
     slot.held.clear()
     world.deaths.append(Death("exited with code 3", (held, 0.5), []))
     world.dispatcher.give_up()
@@ -404,9 +429,9 @@ def test_giving_up_kills_running_tasks_and_abandons_all_requests(clock: Clock) -
     held = world.take(5)
     world.dispatcher.take(late := world.leases(1))
     idle = Slot(clock)
-    world.children.append(idle)
+    world.runners.append(idle)
     world.dispatcher.give_up()
-    assert [slot.kills for slot in world.children] == [1, 1, 0]
+    assert [slot.kills for slot in world.runners] == [1, 1, 0]
     assert sorted(ids(world.outcomes.abandoned)) == ids(held + late)
     assert world.dispatcher.held == 0
 
@@ -417,7 +442,7 @@ def test_started_is_emitted_once_for_each_request(clock: Clock) -> None:
     world.emitted.clear()
     held = world.take(4)
     for _ in held:
-        world.answer(world.children[0])
+        world.answer(world.runners[0])
         if len(world.answers) == 2:
             world.step()
     world.step()
@@ -432,7 +457,7 @@ def test_a_task_whose_lease_is_not_renewed_is_killed_in_time_and_its_request_aba
     (lease, renewed) = world.take(2)
     clock.time += 28.9
     world.step()
-    slot, other = world.children
+    slot, other = world.runners
     assert slot.kills == 0
     assert world.pause == pytest.approx(0.1)
     renewed.ends += 30
@@ -455,13 +480,13 @@ def test_a_task_whose_lease_is_lost_is_asked_to_stop_and_not_killed(clock: Clock
     lease.lost = True
     clock.time += 40
     world.step()
-    assert world.children[0].kills == 0
+    assert world.runners[0].kills == 0
 
 
 def test_draining_asks_running_tasks_to_stop(clock: Clock) -> None:
     world = World(clock, slots=1)
     world.take(1)
     world.step()
-    assert world.children[0].stopped == []
+    assert world.runners[0].stopped == []
     world.step(draining=True)
-    assert world.children[0].stopped == [1]
+    assert world.runners[0].stopped == [1]

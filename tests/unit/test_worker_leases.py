@@ -133,7 +133,7 @@ def test_a_running_task_learns_of_a_lost_or_renewed_lease(
     slot = Begun()
     begun, waiting = (Lease(request(n), 0, None, clock.time) for n in (1, 2))
     for number, lease in enumerate((begun, waiting), 1):
-        lease.slot, lease.number = slot, number
+        lease.runner, lease.number = slot, number
     leases.add([begun, waiting])
     store.answers = {1: outcome, 2: outcome}
     clock.time += 20
@@ -145,8 +145,8 @@ def test_leases_past_a_third_of_their_time_are_renewed_in_one_call(
     leases: Leases, store: Records, emitted: list[Event], clock: Clock
 ) -> None:
     old = [Lease(request(n), 0, None, clock.time) for n in (1, 2)]
-    old[0].slot, old[0].number = Begun(), 1
-    old[1].slot, old[1].number = Begun(), 2
+    old[0].runner, old[0].number = Begun(), 1
+    old[1].runner, old[1].number = Begun(), 2
     leases.add(old)
     clock.time += 9.9
     leases.add([Lease(request(3), 0, None, clock.time)])
@@ -211,7 +211,7 @@ def test_a_lease_whose_task_completed_the_request_is_neither_lost_nor_renewed(
 ) -> None:
     held = Lease(request(1), 0, None, clock.time)
     slot = Begun()
-    held.slot, held.number = slot, 1
+    held.runner, held.number = slot, 1
     leases.add([held])
     store.answers = {1: Outcome.REPEAT}
     clock.time += 15

@@ -14,11 +14,12 @@ from rowlease.errors import AccessDenied, StoreUnavailable
 from rowlease.events import Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks.task import Registry, Task
+from rowlease.worker.attempt import Returned
 from rowlease.worker.claims import outcome_sender as sender_module
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcome_sender import PAUSE_AFTER_ERROR, OutcomeSender
-from rowlease.worker.claims.outcomes import FEW, DoneRequest, Outcomes
+from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -67,7 +68,7 @@ class World:
         self.exchanger.deliver(
             Outcomes(
                 done=[
-                    DoneRequest(
+                    Ended(
                         Lease(
                             LeasedRequest(
                                 *(number, "default", "print", 0, AT, AT, AT, ends),
@@ -76,7 +77,7 @@ class World:
                             ),
                             *(0, None, 0.0),
                         ),
-                        *(None, 0.1),
+                        *(Returned(None), 0.1),
                     )
                     for number in ids
                 ]

@@ -39,12 +39,13 @@ from rowlease.events import (
 )
 from rowlease.model import Claim, Failure, Outcome
 from rowlease.worker import attempt
+from rowlease.worker.attempt import Returned
 from rowlease.worker.claims.delivered_outcomes import REMEMBERED_KINDS
 from rowlease.worker.claims.exchanger import MANY_LEFT_SECONDS
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.next_claim import FLOOR_DROPPED
-from rowlease.worker.claims.outcomes import FEW, DoneRequest, NotDone, Outcomes
+from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.timings import REFUSAL_TOLERATED
 from tests.unit.receiver_world import EMPTY, UNKNOWN_KIND, World, found, request, world
@@ -353,12 +354,12 @@ def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_del
     leases = [Lease(request(number), 0, None, 0.0) for number in range(100)]
     world.refuses = lambda answered: "€" in (answered or "")
     done = [
-        DoneRequest(one, '"€"' if place in (17, 60) else None, 0.1)
+        Ended(one, Returned('"€"' if place in (17, 60) else None), 0.1)
         for place, one in enumerate(leases[:80])
     ]
     answered = Failure("5 €", after=timedelta(seconds=3))
     failed = [
-        NotDone(one, answered if place == 5 else Failure("no"), 0.1)
+        Ended(one, answered if place == 5 else Failure("no"), 0.1)
         for place, one in enumerate(leases[80:])
     ]
     world.exchanger.deliver(Outcomes(done, failed))
@@ -381,7 +382,7 @@ def test_a_refused_outcome_is_found_by_halves_and_fails_while_the_others_are_del
 def test_an_outcome_that_is_refused_in_every_form_is_dropped(world: World) -> None:
     lease = Lease(request(1), 0, None, 0.0)
     world.refuses = lambda answered: answered is not None
-    world.exchanger.deliver(Outcomes([DoneRequest(lease, "1", 0.1)]))
+    world.exchanger.deliver(Outcomes([Ended(lease, Returned("1"), 0.1)]))
     world.exchanger.exchange(0, 0)
     assert OutcomeRefused(lease.request, "no such character") in world.emitted
     assert (world.exchanger.undelivered, world.exchanger.counts.lost) == (0, 1)
@@ -391,7 +392,7 @@ def test_outcomes_not_refused_are_sent_again_after_an_outage(
     world: World,
 ) -> None:
     leases = [Lease(request(number), 0, None, 0.0) for number in range(4)]
-    world.exchanger.deliver(Outcomes([DoneRequest(one, "€", 0.1) for one in leases]))
+    world.exchanger.deliver(Outcomes([Ended(one, Returned("€"), 0.1) for one in leases]))
 
     def refuse(answered: str | None) -> bool:
         if len(world.calls) == 3:
@@ -580,7 +581,8 @@ def test_requests_whose_outcomes_are_sent_in_parts_count_as_held(world: World) -
     lose_a_claim(world)
     one, two = world.taken
     world.exchanger.deliver(
-        Outcomes(done=[DoneRequest(one, "1", 0.1), DoneRequest(two, "bad", 0.1)]), [one, two]
+        Outcomes(done=[Ended(one, Returned("1"), 0.1), Ended(two, Returned("bad"), 0.1)]),
+        [one, two],
     )
 
     def refuses(answered: str | None) -> bool:
@@ -606,8 +608,8 @@ def test_outcomes_are_counted_and_emitted_by_the_answers_of_the_database(world: 
     no = Failure("no")
     world.exchanger.deliver(
         Outcomes(
-            [DoneRequest(one, '"x"', 0.5) for one in leases[:3]],
-            [NotDone(one, no, 0.5) for one in leases[3:5]],
+            [Ended(one, Returned('"x"'), 0.5) for one in leases[:3]],
+            [Ended(one, no, 0.5) for one in leases[3:5]],
             leases[5:],
         )
     )
@@ -640,7 +642,7 @@ def test_snoozes_are_delivered_and_counted(world: World) -> None:
     minute = timedelta(minutes=1)
     outcomes = Outcomes()
     for lease in (first, late):
-        outcomes.add(lease, attempt.SnoozeAsked(minute, "why"), 0.5)
+        outcomes.add(Ended(lease, attempt.SnoozeAsked(minute, "why"), 0.5))
     world.exchanger.deliver(outcomes)
     assert world.exchanger.undelivered == 2
     world.exchanger.exchange(0, 0)
@@ -701,7 +703,7 @@ def test_a_decline_that_fails_in_an_outage_is_sent_again(world: World) -> None:
 
 def test_results_that_are_all_empty_are_not_sent_as_null_json(world: World) -> None:
     lease = Lease(request(1), 0, None, world.time)
-    world.exchanger.deliver(Outcomes(done=[DoneRequest(lease, None, 0.1)]))
+    world.exchanger.deliver(Outcomes(done=[Ended(lease, Returned(None), 0.1)]))
     world.exchanger.exchange(0, 0)
     assert world.calls[0]["completed"] == [(lease.request, None)]
 

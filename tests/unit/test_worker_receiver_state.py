@@ -8,8 +8,9 @@ from contextlib import suppress
 import pytest
 
 from rowlease.events import WorkerIdle
+from rowlease.worker.attempt import Returned
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import DoneRequest, Outcomes
+from rowlease.worker.claims.outcomes import Ended, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS
 from rowlease.worker.claims.receiver_state import (
     CLAIMING,
@@ -78,7 +79,7 @@ def end(world: World) -> None:
     if world.receiver._state is not State.CLOSING:
         world.receiver.notified()
         world.exchanger.deliver(
-            Outcomes([DoneRequest(Lease(request(9), 0, None, world.time), None, 0.1)])
+            Outcomes([Ended(Lease(request(9), 0, None, world.time), Returned(None), 0.1)])
         )
         world.meanwhile = fail
     with suppress(Broken):

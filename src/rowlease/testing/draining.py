@@ -157,7 +157,7 @@ class _Draining:
     @contextmanager
     def attempt(self, task: Task[..., Any], leased: LeasedRequest) -> Iterator[list[str | None]]:
         """Record an attempt, whose result the block appends to the list."""
-        context = Context.of(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline())
+        context = Context(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline())
         token = running.set(context)
         results: list[str | None] = []
         try:

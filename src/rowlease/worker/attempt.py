@@ -35,6 +35,10 @@ class Returned(NamedTuple):
     result: str | None
 
 
+#: The ending of most attempts.
+NOTHING = Returned(None)
+
+
 class NotRun(NamedTuple):
     """The task did not begin: the request was taken back before, or its lease had ended."""
 

@@ -31,6 +31,7 @@ from rowlease.errors import ConfigError, RowleaseError
 from rowlease.event_log import logged_events
 from rowlease.events import Events, IdsAdvanced, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.forks import watch_forks
+from rowlease.garbage import rare_collections
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker.call_monitor import CallMonitor
@@ -51,8 +52,8 @@ from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.schedules import Schedules
 from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
-from rowlease.worker.slots.coroutines import Coroutines
 from rowlease.worker.slots.dispatcher import Dispatcher
+from rowlease.worker.slots.event_loop import EventLoop
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
 from rowlease.worker.threads import Threads
@@ -174,9 +175,10 @@ class Worker:
         are_named = self._settings.queues is not None
         check_queues(store, self._tasks, self._queues, self._events, are_named=are_named)
         with (
+            rare_collections(),
             stopped_by_signals(self.stop),
             closing(self._executor.slots(self._tasks, self._events)) as slots,
-            stacks_on_sigquit(lambda: show_stacks(slots.children)),
+            stacks_on_sigquit(lambda: show_stacks(slots.runners)),
         ):
             self._wake = slots.wake
             slots.start(cancelled=lambda: self._stop_at is not None)
@@ -194,7 +196,7 @@ class Worker:
             raise threads.error
         return self._summary(components, slots.num_deaths, now() - began_at)
 
-    def _components(self, store: Store, slots: ChildPool | Coroutines) -> Components:
+    def _components(self, store: Store, slots: ChildPool | EventLoop) -> Components:
         settings, events = self._settings, self._events
         is_burst, lease = settings.burst, settings.lease
         calls = CallMonitor(events)

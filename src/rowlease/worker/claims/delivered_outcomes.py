@@ -14,9 +14,10 @@ from rowlease.events import (
     LeaseLostEvent,
     Snoozed,
 )
-from rowlease.model import Outcome
+from rowlease.model import Failure, Outcome
+from rowlease.worker.attempt import Returned, SnoozeAsked
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcomes import DoneRequest, NotDone, SnoozedRequest
+from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.summary import Counts
 
 #: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
@@ -38,7 +39,7 @@ class DeliveredOutcomes:
         self._lock = threading.Lock()
         self._emitted: dict[KindUnknown, None] = {}  # a set that knows its oldest element
 
-    def done(self, done: Sequence[DoneRequest], answers: Sequence[Outcome]) -> None:
+    def done(self, done: Sequence[Ended[Returned]], answers: Sequence[Outcome]) -> None:
         with self._lock:
             self._counts.finished += self._count_accepted([one.lease for one in done], answers)
             if self._events.has_subscriber(Finished):
@@ -47,14 +48,14 @@ class DeliveredOutcomes:
                         self._events.emit(Finished(one.lease.request, one.seconds))
 
     def not_done(
-        self, failed: Sequence[NotDone], answers: Sequence[Outcome], dead: Sequence[bool]
+        self, failed: Sequence[Ended[Failure]], answers: Sequence[Outcome], dead: Sequence[bool]
     ) -> None:
         with self._lock:
             self._counts.failed += self._count_accepted([one.lease for one in failed], answers)
             for one, answer, is_dead in zip(failed, answers, dead, strict=True):
                 if answer in ACCEPTED:
                     self._counts.dead += is_dead
-                    why = one.failure
+                    why = one.ending
                     self._events.emit(
                         Failed(
                             one.lease.request,
@@ -73,7 +74,7 @@ class DeliveredOutcomes:
                 if answer in ACCEPTED:
                     self._events.emit(Abandoned(lease.request))
 
-    def snoozed(self, snoozed: Sequence[SnoozedRequest], answers: Sequence[Outcome]) -> None:
+    def snoozed(self, snoozed: Sequence[Ended[SnoozeAsked]], answers: Sequence[Outcome]) -> None:
         with self._lock:
             self._counts.snoozed += self._count_accepted([one.lease for one in snoozed], answers)
             for (lease, (after, reason), seconds), answer in zip(snoozed, answers, strict=True):

@@ -16,11 +16,12 @@ from rowlease.events import Claimed, Events, OutcomeRefused
 from rowlease.model import Claim, Failure
 from rowlease.store import Store
 from rowlease.tasks.task import Registry
+from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.lost_claims import LostClaims
-from rowlease.worker.claims.outcomes import FEW, NotDone, Outcomes, SnoozedRequest
+from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
 from rowlease.worker.claims.queue_order import QueueOrder
 from rowlease.worker.summary import Counts
 from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
@@ -185,8 +186,8 @@ class Exchanger:
                 self._worker_id,
                 self._queues.order(),
                 limit,
-                completed=[(one.lease.request, one.result) for one in done],
-                failed=[(one.lease.request, one.failure) for one in not_done],
+                completed=[(one.lease.request, one.ending.result) for one in done],
+                failed=[(one.lease.request, one.ending) for one in not_done],
                 slots=slots,
                 lease=self._lease,
                 floor=self._floor,
@@ -207,10 +208,10 @@ class Exchanger:
         answers, dead = self._store_with_timeout().decline(requests, errors)
         self._delivered.declined(declined, answers, dead)
 
-    def _snooze(self, snoozed: Sequence[SnoozedRequest]) -> None:
+    def _snooze(self, snoozed: Sequence[Ended[SnoozeAsked]]) -> None:
         requests = [one.lease.request for one in snoozed]
-        delays = [one.snoozed.after for one in snoozed]
-        reasons = [one.snoozed.reason for one in snoozed]
+        delays = [one.ending.after for one in snoozed]
+        reasons = [one.ending.reason for one in snoozed]
         try:
             answers = self._store_with_timeout().snooze(requests, delays, reasons)
         except Exception as error:
@@ -252,14 +253,14 @@ class Exchanger:
             done, part.done = part.done, []
             try:
                 answers = self._store_with_timeout().complete(
-                    [one.lease.request for one in done], [one.result for one in done]
+                    [one.lease.request for one in done], [one.ending.result for one in done]
                 )
             except Exception:
                 part.done = done
                 raise
             self._delivered.done(done, answers)
         if part.not_done:
-            failed = [(one.lease.request, one.failure) for one in part.not_done]
+            failed = [(one.lease.request, one.ending) for one in part.not_done]
             answer = self._store_with_timeout().exchange(
                 self._worker_id, self._queues.order(), 0, failed=failed
             )
@@ -273,16 +274,16 @@ class Exchanger:
         """
         for one in part.done:
             refusal = Failure(ascii_only(f"the database refused the result: {error}"))
-            return [Outcomes(not_done=[NotDone(one.lease, refusal, one.seconds)])]
+            return [Outcomes(not_done=[Ended(one.lease, refusal, one.seconds)])]
         for refused in part.not_done:
-            why = refused.failure
+            why = refused.ending
             cleaned = why._replace(
                 error=ascii_only(why.error),
                 error_type=why.error_type and ascii_only(why.error_type),
                 traceback=why.traceback and ascii_only(why.traceback),
             )
-            if cleaned != refused.failure:
-                return [Outcomes(not_done=[refused._replace(failure=cleaned)])]
+            if cleaned != why:
+                return [Outcomes(not_done=[refused._replace(ending=cleaned)])]
             self.counts.lost += 1
             self._events.emit(OutcomeRefused(refused.lease.request, str(error)))
         return []

@@ -36,8 +36,8 @@ from rowlease.worker.timings import (
 LEASE_OVER = "was given up because the lease of its request could not be renewed in time"
 
 
-class Runner(Protocol):
-    """The methods of a slot that the lease of its request uses."""
+class LeaseRunner(Protocol):
+    """What a lease needs of the runner of its request; `Runner` in `slots.slot` is the rest."""
 
     def has_begun(self, number: int) -> bool: ...
     def stop(self, number: int) -> None: ...
@@ -57,8 +57,8 @@ class Lease:
             claim was sent, so it is never later than the end in the database.
         lost: whether another worker may have claimed the request.
         start_emitted: whether the event `Started` has been emitted.
-        slot: the slot that holds the request; None while no slot holds it.
-        number: the request's number in that slot.
+        runner: the runner that holds the request; None while none does.
+        number: the request's number in that runner.
     """
 
     __slots__ = (
@@ -67,8 +67,8 @@ class Lease:
         "lost",
         "number",
         "request",
+        "runner",
         "seconds",
-        "slot",
         "start_emitted",
         "task_number",
     )
@@ -87,13 +87,13 @@ class Lease:
         self.ends = claimed_at + self.seconds
         self.lost = False
         self.start_emitted = False
-        self.slot: Runner | None = None
+        self.runner: LeaseRunner | None = None
         self.number = 0
 
     def has_begun(self) -> bool:
         """Whether the task has been started. Safe from any thread."""
-        slot = self.slot
-        return slot is not None and slot.has_begun(self.number)
+        runner = self.runner
+        return runner is not None and runner.has_begun(self.number)
 
     def overdue(self, since: float, at: float) -> tuple[str | None, float]:
         """Check whether the task must be ended now.
@@ -124,18 +124,18 @@ class Lease:
 
     def stop(self) -> None:
         """Ask the task to stop if it is running. Safe from any thread."""
-        if self.has_begun() and (slot := self.slot):
-            slot.stop(self.number)
+        if self.has_begun() and (runner := self.runner):
+            runner.stop(self.number)
 
     def progress(self) -> tuple[float, str] | None:
         """The last progress that the running task has reported. Safe from any thread."""
-        return slot.progress(self.number) if (slot := self.slot) else None
+        return runner.progress(self.number) if (runner := self.runner) else None
 
     def prolong(self, ends: float) -> None:
         """Record a renewal."""
         self.ends = ends
-        if self.has_begun() and (slot := self.slot):
-            slot.prolong(self.number, ends)
+        if self.has_begun() and (runner := self.runner):
+            runner.prolong(self.number, ends)
 
 
 class Leases:

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rowlease.model import Failure, LeasedRequest
-from rowlease.worker.attempt import Returned, SnoozeAsked
+from rowlease.worker.attempt import Ending, Returned, SnoozeAsked
 from rowlease.worker.claims.leases import Lease
 
 #: The maximum number of outcomes that always wait for the next claim. A separate transaction for so
 #: few outcomes is not worth its cost.
 FEW = 100
 
-
-class DoneRequest(NamedTuple):
-    """A request whose task returned. `result` is JSON text, or None."""
-
-    lease: Lease
-    result: str | None
-    seconds: float
+#: `Ending`, or one of its kinds.
+E = TypeVar("E", bound=Ending)
 
 
-class NotDone(NamedTuple):
-    """A request whose attempt failed."""
+class Ended(NamedTuple, Generic[E]):
+    """How the attempt at a request ended, and its run time in seconds."""
 
     lease: Lease
-    failure: Failure
-    seconds: float
-
-
-class SnoozedRequest(NamedTuple):
-    """A request that its task has snoozed."""
-
-    lease: Lease
-    snoozed: SnoozeAsked
+    ending: E
     seconds: float
 
 
@@ -42,24 +29,25 @@ class SnoozedRequest(NamedTuple):
 class Outcomes:
     """Outcomes that the database does not have yet."""
 
-    done: list[DoneRequest] = field(default_factory=list)
-    not_done: list[NotDone] = field(default_factory=list)
+    done: list[Ended[Returned]] = field(default_factory=list)
+    not_done: list[Ended[Failure]] = field(default_factory=list)
     abandoned: list[Lease] = field(default_factory=list)
     declined: list[Lease] = field(default_factory=list)  # their kinds are unknown to this worker
-    snoozed: list[SnoozedRequest] = field(default_factory=list)
+    snoozed: list[Ended[SnoozeAsked]] = field(default_factory=list)
 
     def __len__(self) -> int:
         ended = len(self.done) + len(self.not_done) + len(self.snoozed)
         return ended + len(self.abandoned) + len(self.declined)
 
-    def add(self, lease: Lease, ending: Returned | Failure | SnoozeAsked, seconds: float) -> None:
+    def add(self, ended: Ended[Any]) -> None:
         """Add the outcome of one attempt."""
-        if isinstance(ending, Failure):
-            self.not_done.append(NotDone(lease, ending, seconds))
-        elif isinstance(ending, SnoozeAsked):
-            self.snoozed.append(SnoozedRequest(lease, ending, seconds))
+        kind = type(ended.ending)
+        if kind is Returned:
+            self.done.append(ended)
+        elif kind is Failure:
+            self.not_done.append(ended)
         else:
-            self.done.append(DoneRequest(lease, ending.result, seconds))
+            self.snoozed.append(ended)
 
     def copy(self) -> Outcomes:
         """A shallow copy: assigning a field of this object does not change the copy."""
@@ -67,11 +55,7 @@ class Outcomes:
 
     def requests(self) -> list[LeasedRequest]:
         """The requests that have these outcomes."""
-        ended: list[DoneRequest | NotDone | SnoozedRequest] = [
-            *self.done,
-            *self.not_done,
-            *self.snoozed,
-        ]
+        ended: list[Ended[Any]] = [*self.done, *self.not_done, *self.snoozed]
         leases = [one.lease for one in ended]
         return [lease.request for lease in (*leases, *self.abandoned, *self.declined)]
 

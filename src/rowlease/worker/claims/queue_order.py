@@ -48,7 +48,7 @@ class QueueOrder:
             names: the queue of each claimed request.
             more_left: whether requests may still be waiting after the claim.
         """
-        if self._weights is None:
+        if self._weights is None or len(self._weights) == 1:
             return
         if not more_left:  # every queue is empty, so no queue has to catch up
             self._distances = dict.fromkeys(self._distances, 0.0)

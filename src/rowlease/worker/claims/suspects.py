@@ -17,7 +17,7 @@ from rowlease.errors import RowleaseError
 from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
-from rowlease.worker.claims.outcomes import Outcomes, SnoozedRequest
+from rowlease.worker.claims.outcomes import Ended, Outcomes
 
 #: The longest time, in seconds, for which the worker claims nothing because a suspect waits for the
 #: other requests to end, or because a suspect runs.
@@ -109,7 +109,7 @@ class Suspects:
         elif now() >= self._until:
             waited = SnoozeAsked(HANDED_BACK, "it has crashed before, so it waits to run alone")
             held = self._take_all()
-            snoozed = [SnoozedRequest(one, waited, 0.0) for one in held]
+            snoozed = [Ended(one, waited, 0.0) for one in held]
             self._exchanger.deliver(Outcomes(snoozed=snoozed), held)
 
     def abandon(self) -> None:

@@ -27,12 +27,12 @@ STDERR = 2
 
 
 class Inspectable(Protocol):
-    """A slot that can write its stack."""
+    """A runner that can write the stacks of its slots."""
 
-    ready: bool
-
-    def running(self) -> tuple[Lease, float] | None: ...
-    def show_stack(self) -> None: ...
+    @property
+    def num_slots(self) -> int: ...
+    def running(self) -> Sequence[tuple[Lease, float]]: ...
+    def show_stack(self, lease: Lease | None) -> None: ...
 
 
 @contextmanager
@@ -81,19 +81,23 @@ def stacks_on_sigquit(show_more: Callable[[], object]) -> Iterator[None]:
         signal.signal(signal.SIGQUIT, before)
 
 
-def show_stacks(slots: Sequence[Inspectable]) -> None:
-    """Write to stderr which request each slot is running, and the stack of each slot."""
-    for number, slot in enumerate(slots):
-        if not slot.ready:
-            continue
-        state = "is idle"
-        if running := slot.running():
-            lease, since = running
-            name = f"{lease.request.request_id} ({lease.request.kind})"
-            state = f"has been running request {name} for {now() - since:.1f} s"
-        write_line(f"worker {os.getpid()}, slot {number} {state}:")
-        slot.show_stack()
-        time.sleep(STACK_PAUSE)
+def show_stacks(runners: Sequence[Inspectable]) -> None:
+    """Write to stderr which requests are running, and the stack of each busy slot.
+
+    An idle child process writes its stack, too.
+    """
+    number = 0
+    for runner in (one for one in runners if one.num_slots):
+        running: list[tuple[Lease | None, float]] = [*runner.running()]
+        for lease, since in running or [(None, 0.0)]:
+            state = "is idle"
+            if lease:
+                name = f"{lease.request.request_id} ({lease.request.kind})"
+                state = f"has been running request {name} for {now() - since:.1f} s"
+            write_line(f"worker {os.getpid()}, slot {number} {state}:")
+            runner.show_stack(lease)
+            time.sleep(STACK_PAUSE)
+            number += 1
 
 
 def write_line(line: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
+from rowlease.garbage import search_less
 from rowlease.middleware import NO_MIDDLEWARE, around_run
 from rowlease.model import Failure
 from rowlease.tasks.loading import load_places
@@ -34,6 +35,8 @@ from rowlease.worker.slots.shared_memory import (
     SharedMemoryView,
 )
 
+#: Has the worker look for outcomes.
+WAKE = wire.frame(wire.answer(0, wire.WAKE))
 #: True in a process that a task has forked. A flag is cheaper than `os.getpid`, which would be a
 #: system call for each request.
 _is_forked = False
@@ -44,17 +47,19 @@ def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd:
     try:
         tasks = load_places(set_up["tasks"], set_up["script"])
     except BaseException as error:
-        wire.write(outcomes_fd, wire.BROKEN, 0.0, describe(error).encode())
+        broken = wire.answer(0, wire.BROKEN, body=describe(error).encode())
+        wire.write(outcomes_fd, wire.frame(broken))
         return
+    search_less()
     os.register_at_fork(after_in_child=mark_forked)
-    wire.write(outcomes_fd, wire.READY, 0.0, b"")
+    wire.write(outcomes_fd, wire.frame(wire.answer(0, wire.READY)))
     with mmap.mmap(memory_fd, MEMORY_BYTES) as memory, memoryview(memory) as view:
-        serve(tasks, wire.read_frames(requests_fd), outcomes_fd, view)
+        serve(tasks, wire.read_requests(requests_fd), outcomes_fd, view)
 
 
 def serve(
     tasks: list[Task[..., Any]],
-    frames: Iterator[tuple[tuple[Any, ...], bytes]],
+    requests: Iterator[wire.GivenRequest],
     outcomes_fd: int,
     memory: memoryview,
 ) -> None:
@@ -65,26 +70,25 @@ def serve(
         closed.register(fd, 0)
     with memory.cast("Q") as marks, memory.cast("d") as times:
         view = SharedMemoryView(memory, marks, times)
-        for number, (header, body) in enumerate(frames, 1):
-            _, task_number, lease_ends, request_id, token, attempt, max_attempts, *sizes = header
+        for number, request in enumerate(requests, 1):
             started = now()
             times[STARTED] = started
             marks[BEGUN] = number  # must precede the check below; see ChildProcess.finish_take_back
             ending: Ending
-            if started > lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
+            if started > request.lease_ends or marks[TAKEN_FROM] <= number <= marks[TAKEN_TO]:
                 ending = NotRun()
             else:
-                headers_at, payload_at = sizes[0], sum(sizes)
-                queue = body[:headers_at].decode()
-                headers = body[headers_at:payload_at].decode(errors="replace") or None
-                about = (request_id, queue, token, attempt, max_attempts, number, lease_ends, view)
-                running.set(context := Context(*about, headers))
-                ending = run(tasks[task_number], context, body[payload_at:])
+                running.set(context := Context(request, number, request.lease_ends, view))
+                ending = run(tasks[request.task_number], context, request.payload)
                 if _is_forked:
                     os._exit(0)  # the task has forked this process, and has returned in it
                 restore_streams(copies, closed)
-            code, answer = wire.packed(ending)
-            wire.write(outcomes_fd, code, now() - started, answer)
+            code, body = wire.packed(ending)
+            answer = wire.answer(number, code, now() - started, body)
+            if not view.put(answer):
+                wire.write(outcomes_fd, wire.frame(answer))
+            elif view.must_wake():
+                wire.write(outcomes_fd, WAKE)
 
 
 def run(task: Task[..., Any], context: Context, payload: bytes) -> Returned | Failure | SnoozeAsked:

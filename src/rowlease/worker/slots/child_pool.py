@@ -12,9 +12,15 @@ from rowlease.backoff import Backoff
 from rowlease.clock import now
 from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
+from rowlease.worker.attempt import Ending
+from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.slots.child_process import ChildProcess
-from rowlease.worker.slots.slot import Answer, Death
+from rowlease.worker.slots.slot import Death
 from rowlease.worker.timings import SLOTS_SHUTDOWN
+
+#: The longest wait while a child has requests, in seconds. A child that does not see yet that the
+#: worker waits sends no wake-up.
+LOOK_SECONDS = 0.05
 
 
 class ChildPool:
@@ -25,14 +31,14 @@ class ChildPool:
         count: the number of children to keep running.
 
     Attributes:
-        children: the children that are running, whether ready or not.
+        runners: the children that are running, whether ready or not.
         num_deaths: the number of children that have died.
     """
 
     unit = "process"
 
     def __init__(self, set_up: bytes, count: int, events: Events) -> None:
-        self.children: list[ChildProcess] = []
+        self.runners: list[ChildProcess] = []
         self.num_deaths = 0
         self._set_up = set_up
         self._count = count
@@ -40,7 +46,7 @@ class ChildPool:
         self._starts = [(0.0, slot) for slot in range(count)]
         self._restart_pauses = Backoff(0.1, 5.0)  # after deaths during start-up
         self._import_error: str | None = None
-        self._answers: list[Answer] = []
+        self._answers: list[Ended[Ending]] = []
         self._deaths: list[Death] = []
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
@@ -57,25 +63,34 @@ class ChildPool:
         Raises:
             ConfigError: a child could not import the tasks.
         """
-        while not cancelled() and sum(one.ready for one in self.children) < self._count:
+        while not cancelled() and sum(one.ready for one in self.runners) < self._count:
             self.poll(1.0)
             if self._import_error is not None:
                 raise ConfigError(
                     f"a child process could not import the tasks: {self._import_error}"
                 )
 
-    def poll(self, pause: float) -> tuple[list[Answer], list[Death]]:
+    def poll(self, pause: float) -> tuple[list[Ended[Ending]], list[Death]]:
         """Wait up to `pause` seconds for answers and deaths, and return them."""
         at = now()
         for start in [start for start in self._starts if start[0] <= at]:
             self._starts.remove(start)
             self._start(start[1])
-        for child in self.children:
+        until = min((start[0] for start in self._starts), default=at + pause)
+        pause = max(0.0, min(pause, until - at))
+        for child in self.runners:
             self._watch_writing(child)
             child.kill_if_pipe_closed(at)
-        until = min((start[0] for start in self._starts), default=at + pause)
-        for key, _ in self._selector.select(max(0.0, min(pause, until - at))):
+            if child.begin_wait():
+                pause = 0.0
+            elif child.load:
+                pause = min(pause, LOOK_SECONDS)
+        waited = tuple(self.runners)
+        for key, _ in self._selector.select(pause):
             key.data()
+        for child in waited:
+            child.end_wait()
+            self._answers += child.answers()
         answers, self._answers = self._answers, []
         deaths, self._deaths = self._deaths, []
         return answers, deaths
@@ -87,12 +102,12 @@ class ChildPool:
 
     def close(self) -> None:
         """End all children, kill those that do not end in time, and release everything."""
-        for child in self.children:
+        for child in self.runners:
             child.close_requests()
         until = now() + SLOTS_SHUTDOWN
-        for child in self.children:
+        for child in self.runners:
             child.close(max(0.0, until - now()))
-        self.children.clear()
+        self.runners.clear()
         self._selector.close()
         self._waker.close()
         self._woken.close()
@@ -106,7 +121,7 @@ class ChildPool:
             self._deaths.append(Death(f"could not be started: {error}", None, []))
             self._start_later(slot)
             return
-        self.children.append(child)
+        self.runners.append(child)
         self._selector.register(child.outcomes_fd, selectors.EVENT_READ, partial(self._read, child))
         if child.pidfd is not None:
             self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._remove, child))
@@ -124,10 +139,10 @@ class ChildPool:
             self._selector.unregister(child.requests_fd)
 
     def _read(self, child: ChildProcess) -> None:
-        if child not in self.children:
+        if child not in self.runners:
             return  # removed by an earlier event of this poll
         was_ready = child.ready
-        self._answers += child.read()
+        child.read_pipe()
         if child.ready and not was_ready:
             self._restart_pauses.reset()
             self._events.emit(ChildStarted(child.slot, child.pid))
@@ -142,12 +157,13 @@ class ChildPool:
             self._read(child)
         if not child.has_closed_pipe:
             self._selector.unregister(child.outcomes_fd)
+        self._answers += child.answers()
         running, others = child.take_unfinished()
         if child.pidfd is not None:
             self._selector.unregister(child.pidfd)
         if child.is_watched_for_writing:
             self._selector.unregister(child.requests_fd)
-        self.children.remove(child)
+        self.runners.remove(child)
         how = child.close()
         self._import_error = self._import_error or child.import_error
         self.num_deaths += 1

@@ -6,7 +6,6 @@ running worker.
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -16,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from rowlease.clock import now
-from rowlease.model import MAX_PAYLOAD_BYTES
+from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.leases import Lease
+from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.slots import child_program, wire
 from rowlease.worker.slots.kill_pipe import KillPipe
 from rowlease.worker.slots.shared_memory import SharedMemory
-from rowlease.worker.slots.slot import Answer
 
 #: -P keeps the folder of `child_program` out of sys.path. With -u, a task's output appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
@@ -46,7 +45,7 @@ class ChildProcess:
         end_reason: why the child is about to end, or None.
         import_error: why the child could not import the tasks, or None.
         pipe_closed_at: when the child closed the pipe of outcomes or died; None before that.
-        is_blocked: whether the child has been running one request for a long time.
+        num_blocked: 1 if the child has been running one request for a long time, else 0.
         take_back_at: when to call `finish_take_back`; None while none has been started.
         is_watched_for_writing: whether the selector waits until the pipe of requests has room.
     """
@@ -57,14 +56,16 @@ class ChildProcess:
         self.load = 0
         self.ready = False
         self.end_reason: str | None = None
+        self.num_blocked = 0
         self.import_error: str | None = None
         self.pipe_closed_at: float | None = None
-        self.is_blocked = False
         self.take_back_at: float | None = None
         self.is_watched_for_writing = False
         self._given = 0
         self._answered = 0
         self._incoming = bytearray()
+        self._piped: deque[wire.Answer] = deque()
+        self._ringed: deque[wire.Answer] = deque()
         self._outgoing = bytearray()
         self._memory = SharedMemory()
         self._kill_pipe = KillPipe()
@@ -94,25 +95,18 @@ class ChildProcess:
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         os.set_blocking(self._requests, False)
         os.set_blocking(self._outcomes, False)
-        self._outgoing += wire.SET_UP.pack(len(set_up)) + set_up
+        self._outgoing += wire.frame(set_up)
         self.write()
 
     # -- giving and taking back ------------------------------------------------------------------
 
     def give(self, leases: Sequence[Lease]) -> None:
         """Send requests, which run in this order."""
-        for lease in leases:
-            request = lease.request
-            # The child cannot decode a payload with lone surrogates, so such a request fails there.
-            payload = request.payload.encode(errors="surrogatepass")
-            headers = (request.headers or "").encode(errors="surrogatepass")
-            self._given += 1
-            lease.slot, lease.number = self, self._given
-            attempt = (request.lock_token, request.num_attempts, request.max_attempts)
-            queue = request.queue_name.encode()
-            about = (lease.task_number, lease.ends, request.request_id, *attempt)
-            body = queue + headers + payload
-            self._outgoing += wire.REQUEST.pack(len(body), *about, len(queue), len(headers)) + body
+        for number, lease in enumerate(leases, self._given + 1):
+            lease.runner, lease.number = self, number
+        self._given += len(leases)
+        for each in wire.request_frames(leases):
+            self._outgoing += each
         self.held.extend(leases)
         self.load += len(leases)
         self.write()
@@ -128,10 +122,17 @@ class ChildProcess:
             self._outgoing.clear()  # the child has died, or is about to
 
     @property
-    def is_open(self) -> bool:
-        """Whether this slot may be given more requests."""
-        blocked = self.is_blocked and self.load > 0
-        return self.ready and not blocked and self.end_reason is None and self.take_back_at is None
+    def num_slots(self) -> int:
+        """1 if the child can run requests, else 0."""
+        return int(self.ready and self.end_reason is None)
+
+    @property
+    def num_busy(self) -> int:
+        return int(self.load > 0)
+
+    @property
+    def num_idle(self) -> int:
+        return int(self.load == 0 and self.ready and self.end_reason is None)
 
     @property
     def has_unsent(self) -> bool:
@@ -161,12 +162,16 @@ class ChildProcess:
         """The last progress of the n-th request, if it is running. Safe from any thread."""
         return self._memory.progress(number)
 
-    def running(self) -> tuple[Lease, float] | None:
-        """The request that is running, and when it began; None if the child is idle."""
+    def running(self) -> list[tuple[Lease, float]]:
+        """The request that is running, if there is one."""
         place = self._begun() - self._answered - 1
         if not 0 <= place < len(self.held) or (lease := self.held[place]) is None:
-            return None
-        return lease, self._memory.started
+            return []
+        return [(lease, self._memory.started)]
+
+    def next_up(self) -> list[Lease]:
+        """The request that runs, or that runs next."""
+        return [self.held[0]] if self.held and self.held[0] else []
 
     def start_take_back(self, at: float) -> None:
         """Have the child skip the requests that have not begun; `finish_take_back` returns them."""
@@ -188,58 +193,92 @@ class ChildProcess:
         for place in range(first, min(last, len(self.held))):
             if lease := self.held[place]:
                 back.append(lease)
-                lease.slot = None
+                lease.runner = None
                 self.held[place] = None
         self.load -= len(back)
         return back
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def read(self) -> list[Answer]:
-        """Read the answers that have arrived, in order, without those of requests taken back."""
+    def begin_wait(self) -> bool:
+        """Before the worker waits for outcomes. Return whether some are there already."""
+        return self._memory.begin_wait()
+
+    def end_wait(self) -> None:
+        """After the worker has waited for outcomes."""
+        self._memory.end_wait()
+
+    def read_pipe(self) -> None:
+        """Read what the child has written to the pipe of outcomes."""
         with suppress(BlockingIOError):
             while data := os.read(self._outcomes, OUTCOME_READ_BYTES):
                 self._incoming += data
             self.pipe_closed_at = now()
-        return list(self._parse())
+        try:
+            for each in wire.frames(self._incoming):
+                number, code, _, body = found = wire.answer_of(each)
+                if code == wire.READY:
+                    self.ready = True
+                elif code == wire.BROKEN:
+                    self.import_error = body.decode(errors="replace")
+                    self.end_reason = f"could not import the tasks: {self.import_error}"
+                elif number:
+                    self._piped.append(found)
+        except ValueError:
+            self._incoming.clear()
+            self._end("was killed because a task had written into the pipe to its worker")
 
-    def _parse(self) -> Iterator[Answer]:
-        data, place, header = self._incoming, 0, wire.OUTCOME_HEADER.size
-        while len(data) - place >= header:
-            size, code, seconds = wire.OUTCOME_HEADER.unpack_from(data, place)
-            if not (size <= MAX_PAYLOAD_BYTES and code <= wire.SNOOZED and 0 <= seconds < math.inf):
-                self._end("was killed because a task had written into the pipe to its worker")
-                place = len(data)
-                break
-            end = place + header + size
-            if end > len(data):
-                break
-            body = bytes(data[place + header : end])
-            place = end
-            if code == wire.READY:
-                self.ready = True
-            elif code == wire.BROKEN:
-                self.import_error = body.decode(errors="replace")
-                self.end_reason = f"could not import the tasks: {self.import_error}"
-            elif self.held:
-                self._answered += 1
-                if lease := self.held.popleft():
-                    self.load -= 1
-                    lease.slot = None
-                    yield Answer(self, lease, wire.unpacked(code, body), seconds)
-        del data[:place]
+    def answers(self) -> list[Ended[Ending]]:
+        """The answers that have arrived, in order, without those of requests taken back."""
+        try:
+            self._ringed += wire.answers_of(*self._memory.take_answers())
+        except ValueError:
+            self._end("was killed because a task had written into its shared memory")
+        answers: list[Ended[Ending]] = []
+        for _, code, seconds, body in self._in_order():
+            if self.held and (lease := self.held.popleft()):
+                self.load -= 1
+                lease.runner = None
+                answers.append(Ended(lease, wire.unpacked(code, body), seconds))
+        return answers
+
+    def _in_order(self) -> Iterator[wire.Answer]:
+        """Remove and yield the next answers. Each came through the ring or through the pipe."""
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            for source in (self._ringed, self._piped):
+                while source and source[0][0] == self._answered + 1:
+                    self._answered += 1
+                    goes_on = True
+                    yield source.popleft()
+                if source and source[0][0] <= self._answered:
+                    source.clear()
+                    self._end("was killed because a task had answered for another")
 
     # -- its end ---------------------------------------------------------------------------------
 
     def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]:
         """Give up all requests. Return the running one with its run time, and the rest."""
-        running = self.running()
-        others = [one for one in self.held if one and not (running and one is running[0])]
+        ran = next(iter(self.running()), None)
+        others = [one for one in self.held if one and not (ran and one is ran[0])]
         self.held.clear()
         self.load = 0
         for lease in others:
-            lease.slot = None
-        return running and (running[0], now() - running[1]), others
+            lease.runner = None
+        return ran and (ran[0], now() - ran[1]), others
+
+    def end(self, lease: Lease, why: str) -> None:
+        """Kill the child, unless it is about to end already."""
+        if self.end_reason is None:
+            self.end_reason = why
+            self.kill()
+
+    def give_up(self) -> tuple[list[Lease], list[Lease]]:
+        """Kill the child, and give up all requests. Return the running one, and the others."""
+        self.kill()
+        ran, others = self.take_unfinished()
+        return ([ran[0]] if ran else []), others
 
     def close_requests(self) -> None:
         """Close the pipe of requests. The child answers the requests that it has, then ends."""
@@ -247,7 +286,7 @@ class ChildProcess:
             os.close(self._requests)
             self._requests = -1
 
-    def show_stack(self) -> None:
+    def show_stack(self, lease: Lease | None = None) -> None:
         """Have the child, which must be ready, write its stack to stderr. Safe from any thread."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError):

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 #: The same struct as in `rowlease.worker.slots.wire`, which cannot be imported yet.
-SET_UP = struct.Struct("=I")
+FRAME_SIZE = struct.Struct("=I")
 
 
 def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) -> None:
@@ -43,8 +43,8 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
 
 def read_set_up(fd: int) -> dict[str, Any] | None:
     """Read the message of `task_loading.set_up`. Return None if the worker has closed the pipe."""
-    header = read_exactly(fd, SET_UP.size)
-    body = header and read_exactly(fd, *SET_UP.unpack(header))
+    header = read_exactly(fd, FRAME_SIZE.size)
+    body = header and read_exactly(fd, *FRAME_SIZE.unpack(header))
     return json.loads(body) if body else None
 
 

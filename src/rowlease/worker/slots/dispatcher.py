@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from rowlease.clock import now
 from rowlease.events import Events, Started
 from rowlease.model import Failure
-from rowlease.worker.attempt import NotRun
+from rowlease.worker.attempt import Ending, NotRun
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import LEASE_OVER, Lease
-from rowlease.worker.claims.outcomes import NotDone, Outcomes
-from rowlease.worker.slots.slot import Answer, Death, Slot, Slots
+from rowlease.worker.claims.outcomes import Ended, Outcomes
+from rowlease.worker.slots.slot import Death, Runner, Slots
 from rowlease.worker.timings import STEP
 
 #: Seconds of work that a slot holds. This is enough to hide the round trip of a claim, but so
@@ -101,11 +101,11 @@ class Dispatcher:
 
     def busy(self) -> int:
         """The number of slots that hold requests."""
-        return sum(one.load > 0 for one in tuple(self._slots.children))
+        return sum(one.num_busy for one in tuple(self._slots.runners))
 
     def num_ready(self) -> int:
         """The number of slots that can run tasks."""
-        return sum(one.ready for one in tuple(self._slots.children))
+        return sum(one.num_slots for one in tuple(self._slots.runners))
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Dispatcher:
         while self._inbox:
             self._backlog += self._inbox.popleft()
         pause = self._check_slots(at, draining)
-        if draining or all(one.is_blocked for one in self._slots.children):
+        if draining or all(map(is_blocked, self._slots.runners)):
             self._abandon_backlog()
         elif self._backlog:
             self._give(at)
@@ -137,25 +137,24 @@ class Dispatcher:
         self._report()
         self._measure()
         changed()
-        if self.ahead and self.held > 2 * len(self._slots.children):
+        if self.ahead and self.held > 2 * sum(one.num_slots for one in self._slots.runners):
             time.sleep(GATHER)
         if draining and not self.held:
             pause = DRAINED_PAUSE  # the worker ends as soon as the receiver stops claiming
         self._poll(max(0.0, min(pause, longest)))
 
     def _poll(self, pause: float) -> None:
-        answers, deaths = self._slots.poll(pause)
-        self._settle(answers)
+        ended, deaths = self._slots.poll(pause)
+        self._settle(ended)
         for death in deaths:
             self._settle_death(death)
 
     def give_up(self) -> None:
         """Kill the tasks that are still running, and abandon every request."""
         self._poll(0.0)
-        for one in (each for each in self._slots.children if each.load):
-            one.kill()
-            running, others = one.take_unfinished()
-            self._backlog += [*([running[0]] if running else []), *others]
+        for one in (each for each in self._slots.runners if each.load):
+            ran, others = one.give_up()
+            self._backlog += [*ran, *others]
         while self._inbox:
             self._backlog += self._inbox.popleft()
         self._abandon_backlog()
@@ -165,25 +164,23 @@ class Dispatcher:
         """Check time limits and blocked slots. Return the seconds until the next check."""
         pause = STEP
         recall, self._recall = draining or self._recall, False
-        for one in self._slots.children:
+        for one in self._slots.runners:
             if one.take_back_at is not None and at >= one.take_back_at:
                 self._backlog.extendleft(reversed(one.finish_take_back()))
-            ran = -1.0
-            if running := one.running():
-                lease, since = running
-                ran = at - since
+            one.num_blocked = 0
+            for lease, since in one.running():
                 if draining:
                     lease.stop()
-                reason, left = lease.overdue(since, at)
-                if reason and one.end_reason is None:
-                    one.end_reason = reason
-                    one.kill()
+                why, left = lease.overdue(since, at)
+                if why:
+                    one.end(lease, why)
+                if (blocks_in := since + SLOT_SECONDS - at) <= 0:
+                    one.num_blocked += 1
+                else:
+                    left = min(left, blocks_in)
                 pause = min(pause, left)
-            one.is_blocked = ran >= SLOT_SECONDS
-            if 0 <= ran < SLOT_SECONDS:
-                pause = min(pause, SLOT_SECONDS - ran)
-            too_much = recall or one.is_blocked or one.load > 2 * (1 + self.ahead)
-            if one.load > 1 and one.take_back_at is None and too_much:
+            too_much = recall or is_blocked(one) or one.load > 2 * one.num_slots * (1 + self.ahead)
+            if one.load > one.num_busy and one.take_back_at is None and too_much:
                 one.start_take_back(at)
             if one.take_back_at is not None:
                 pause = min(pause, one.take_back_at - at)
@@ -192,67 +189,77 @@ class Dispatcher:
     # -- what comes in ---------------------------------------------------------------------------
 
     def _give(self, at: float) -> None:
-        """Distribute the backlog over the slots that have room, idle slots first."""
-        room = 1 + self.ahead
-        open_slots = [one for one in self._slots.children if one.is_open and one.load < room]
-        turns = deque(sorted(open_slots, key=lambda one: one.load))
-        shares: dict[Slot, list[Lease]] = {one: [] for one in turns}
-        while turns and (lease := self._next(at)):
-            one = turns.popleft()
-            shares[one].append(lease)
-            if one.load + len(shares[one]) < room:
-                turns.append(one)
+        """Distribute the backlog over the runners that have room, idle ones first."""
+        room = {
+            one: one.num_slots * (1 + self.ahead) - one.load
+            for one in sorted(self._slots.runners, key=lambda each: each.load)
+            if one.num_slots > one.num_blocked and one.take_back_at is None
+        }
+        turns = [one for one in room if room[one] > 0]
+        shares: dict[Runner, list[Lease]] = {one: [] for one in turns}
+        batch = self._next(at, sum(room[one] for one in turns))
+        while batch:
+            rounds = min(len(batch) // len(turns), *(room[one] for one in turns)) or 1
+            dealt, batch = batch[: rounds * len(turns)], batch[rounds * len(turns) :]
+            for turn, one in enumerate(turns):
+                shares[one] += dealt[turn :: len(turns)]
+                room[one] -= rounds
+            turns = [one for one in turns if room[one] > 0]
         for one, share in shares.items():
             if share:
-                was_idle = one.load == 0
+                starting = share[: one.num_idle] if self._emits_started else ()
                 one.give(share)
-                if self._emits_started and was_idle:
-                    self._emit_started(share[0])
+                for lease in starting:
+                    self._emit_started(lease)
 
-    def _next(self, at: float) -> Lease | None:
-        """Remove and return the first request of the backlog that may still be started."""
-        while self._backlog:
-            lease = self._backlog.popleft()
-            if lease.lost:
-                self._over.append(lease)
-            elif lease.ends <= at:
+    def _next(self, at: float, count: int) -> list[Lease]:
+        """Remove and return the first requests of the backlog that may still be started."""
+        found: list[Lease] = []
+        while self._backlog and (missing := count - len(found)) > 0:
+            first = [self._backlog.popleft() for _ in range(min(missing, len(self._backlog)))]
+            good = [lease for lease in first if lease.ends > at and not lease.lost]
+            found += good
+            for lease in set(first).difference(good) if len(good) < len(first) else ():
                 self._abandon(lease)
-            else:
-                return lease
-        return None
+        return found
 
     def _measure(self) -> None:
         """Compute the capacity, which the receiver reads."""
         fit = int(SLOT_SECONDS / max(self._average, 1e-6))
         self.ahead = min(self._prefetch, max(0, fit - 1), self._answered)
-        usable = [one for one in self._slots.children if one.ready and one.end_reason is None]
-        num_unblocked = sum(not one.is_blocked for one in usable)
-        self.capacity = len(usable) + self.ahead * num_unblocked
-        self.idle = max(0, sum(one.load == 0 for one in usable) - len(self._backlog))
+        num_slots = num_unblocked = num_idle = 0
+        for one in self._slots.runners:
+            num_slots += one.num_slots
+            num_unblocked += max(0, one.num_slots - one.num_blocked)
+            num_idle += one.num_idle
+        self.capacity = num_slots + self.ahead * num_unblocked
+        self.idle = max(0, num_idle - len(self._backlog))
 
     # -- what comes out --------------------------------------------------------------------------
 
-    def _settle(self, answers: Sequence[Answer]) -> None:
-        again = []
-        average = self._average
-        for _, lease, ending, seconds in answers:
-            if isinstance(ending, NotRun):
+    def _settle(self, ended: Sequence[Ended[Ending]]) -> None:
+        again: list[Lease] = []
+        ran = 0.0
+        for one in ended:
+            lease = one.lease
+            if type(one.ending) is NotRun:
                 again.append(lease)
                 continue
             if self._emits_started:
                 self._emit_started(lease)
             self._over.append(lease)
-            self.task_seconds += seconds
-            average = seconds if average == math.inf else average + (seconds - average) * WEIGHT
-            if lease.lost:
-                continue
-            self._outcomes.add(lease, ending, seconds)
-        self._average = average
+            ran += one.seconds
+            if not lease.lost:
+                self._outcomes.add(one)
+        self.task_seconds += ran
+        if count := len(ended) - len(again):
+            rest = (1.0 - WEIGHT) ** count if self._average < math.inf else 0.0
+            self._average = ran / count + (rest and (self._average - ran / count) * rest)
         self._backlog.extendleft(reversed(again))
         if self._emits_started:
-            for slot in {answer.slot for answer in answers}:
-                if slot.held and (head := slot.held[0]):
-                    self._emit_started(head)
+            for runner in self._slots.runners:
+                for lease in runner.next_up():
+                    self._emit_started(lease)
 
     def _emit_started(self, lease: Lease) -> None:
         if not lease.start_emitted:
@@ -274,7 +281,7 @@ class Dispatcher:
                 self._over.append(lease)
                 if not lease.lost:
                     failure = Failure(f"the {self._slots.unit} running this request {death.how}")
-                    self._outcomes.not_done.append(NotDone(lease, failure, seconds))
+                    self._outcomes.not_done.append(Ended(lease, failure, seconds))
         self._backlog.extendleft(reversed(death.others))
 
     def _abandon(self, lease: Lease) -> None:
@@ -294,3 +301,8 @@ class Dispatcher:
             self._exchanger.deliver(outcomes, over)
             # Must follow `deliver`: a request that no longer counts as held was passed on.
             self._answered += len(over)
+
+
+def is_blocked(runner: Runner) -> bool:
+    """Whether all slots of a runner have been running one request for a long time."""
+    return 0 < runner.num_slots <= runner.num_blocked

@@ -11,7 +11,7 @@ from rowlease.tasks.task import Registry
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
-from rowlease.worker.slots.coroutines import Coroutines
+from rowlease.worker.slots.event_loop import EventLoop
 
 #: The defaults of each executor: the number of slots (None: one for each usable core), and the
 #: maximum number of requests to prefetch for each slot. There are fewer slots for threads than for
@@ -38,10 +38,10 @@ class Executor(NamedTuple):
     prefetch: int
     set_up: bytes | None
 
-    def slots(self, tasks: Registry, events: Events) -> ChildPool | Coroutines:
+    def slots(self, tasks: Registry, events: Events) -> ChildPool | EventLoop:
         """Create the slots without starting them."""
         if self.set_up is None:
-            return Coroutines(tasks, self.concurrency, self.name)
+            return EventLoop(tasks, self.concurrency, self.name)
         return ChildPool(self.set_up, self.concurrency, events)
 
 

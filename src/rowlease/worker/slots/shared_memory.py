@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import platform
 
 # The memory begins with words of eight bytes. Each word has only one writer: the child or the
 # worker. Requests are numbered in the order in which the worker gave them to the child.
@@ -17,11 +18,22 @@ TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(2, 7)
 # The child writes the last progress: PROGRESS_OF (the request), FRACTION, NOTE_BYTES (the length of
 # the note) and the note itself. TURN is odd while the child writes them.
 TURN, PROGRESS_OF, FRACTION, NOTE_BYTES = range(7, 11)
+# The child writes answers into a ring, and then PUT: how many it has ever written, times 2^32, plus
+# their bytes modulo 2^32. The worker writes TAKEN, the PUT that it has read; and WAITS, which it
+# raises by 1 before and after it waits for answers: it is odd while the worker waits.
+PUT, TAKEN, WAITS = range(11, 14)
+COUNT = 1 << 32
 #: The offset of the note, in bytes.
-NOTE_AT = 88
+NOTE_AT = 112
 #: The maximum length of the note, in bytes.
 MAX_NOTE = 400
-MEMORY_BYTES = NOTE_AT + MAX_NOTE
+#: The offset and the size of the ring, in bytes.
+RING_AT = NOTE_AT + MAX_NOTE
+RING_BYTES = 1 << 16
+#: Whether other processors see the writes of one in their order, as on x86. On others, the worker
+#: could see PUT before it sees the outcome.
+HAS_RING = platform.machine() in ("x86_64", "AMD64")
+MEMORY_BYTES = RING_AT + RING_BYTES
 
 
 class SharedMemory:
@@ -78,6 +90,27 @@ class SharedMemory:
             return None
         return last[1:]
 
+    def begin_wait(self) -> bool:
+        """Have the child send a wake-up from now on. Return whether answers are there already."""
+        self._marks[WAITS] += 1
+        return self._marks[PUT] != self._marks[TAKEN]
+
+    def end_wait(self) -> None:
+        """Have the child send no wake-up from now on."""
+        self._marks[WAITS] += 1
+
+    def take_answers(self) -> tuple[bytes, int]:
+        """Remove all answers from the ring. Return their bytes and their number."""
+        put, taken = self._marks[PUT], self._marks[TAKEN]
+        if put == taken:
+            return b"", 0
+        size = (put - taken) % COUNT
+        first = RING_AT + taken % RING_BYTES
+        data = self._memory[first : min(first + size, MEMORY_BYTES)]
+        data += self._memory[RING_AT : RING_AT + size - len(data)]
+        self._marks[TAKEN] = put
+        return data, put // COUNT - taken // COUNT
+
     def _note(self) -> str:
         size = min(self._marks[NOTE_BYTES], MAX_NOTE)
         note = self._memory[NOTE_AT : NOTE_AT + size]
@@ -93,6 +126,30 @@ class SharedMemoryView:
         self._memory = memory
         self._marks = marks
         self._times = times
+        self._woken = 0
+
+    def put(self, answer: bytes) -> bool:
+        """Write an answer into the ring. Return False if it has no room."""
+        put, size = self._marks[PUT], len(answer)
+        if size > RING_BYTES - (put - self._marks[TAKEN]) % COUNT or not HAS_RING:
+            return False
+        first = RING_AT + put % RING_BYTES
+        if (left := MEMORY_BYTES - first) >= size:
+            self._memory[first : first + size] = answer
+        else:
+            self._memory[first:] = answer[:left]
+            self._memory[RING_AT : RING_AT + size - left] = answer[left:]
+        # The bytes must be carried over, but not into the count.
+        self._marks[PUT] = (put // COUNT + 1) * COUNT + (put + size) % COUNT
+        return True
+
+    def must_wake(self) -> bool:
+        """Whether the worker waits for answers and this has not returned True in this wait."""
+        waits = self._marks[WAITS]
+        if waits % 2 == 0 or waits == self._woken:
+            return False
+        self._woken = waits
+        return True
 
     def is_asked_to_stop(self, number: int) -> bool:
         return self._marks[STOP] == number

@@ -1,53 +1,13 @@
-"""The interface of slots. Child processes and coroutines implement it for the dispatcher."""
+"""What the dispatcher needs of slots. Child processes and the event loop implement it."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.leases import Lease
-
-
-class Slot(Protocol):
-    """Runs the requests that the dispatcher gives it, one by one.
-
-    Attributes:
-        held: the unanswered requests, in order. None stands for a request that was taken back.
-        load: the number of requests held, without those taken back.
-        is_open: whether the slot may be given more requests.
-        ready: whether the slot can run tasks.
-        end_reason: why the running task is about to be ended, or None.
-        is_blocked: whether the slot has been running one request for a long time.
-        take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
-    """
-
-    held: deque[Any]
-    ready: bool
-    end_reason: str | None
-    is_blocked: bool
-    take_back_at: float | None
-
-    @property
-    def load(self) -> int: ...
-    @property
-    def is_open(self) -> bool: ...
-    def give(self, leases: Sequence[Lease]) -> None: ...
-    def running(self) -> tuple[Lease, float] | None: ...
-    def start_take_back(self, at: float) -> None: ...
-    def finish_take_back(self) -> list[Lease]: ...
-    def kill(self) -> None: ...
-    def take_unfinished(self) -> tuple[tuple[Lease, float] | None, list[Lease]]: ...
-
-
-class Answer(NamedTuple):
-    """How a request ended in its slot, and its run time in seconds."""
-
-    slot: Slot
-    lease: Lease
-    ending: Ending
-    seconds: float
+from rowlease.worker.claims.outcomes import Ended
 
 
 class Death(NamedTuple):
@@ -64,11 +24,53 @@ class Death(NamedTuple):
     others: list[Lease]
 
 
+class Runner(Protocol):
+    """Holds requests and runs them: a child process has one slot, the event loop has many.
+
+    Attributes:
+        load: the number of requests held, without those taken back.
+        num_slots: the number of slots that can run requests now.
+        num_blocked: how many of them have been running one request for a long time.
+        num_idle: how many of them would run another request at once.
+        take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
+    """
+
+    num_blocked: int
+    take_back_at: float | None
+
+    @property
+    def load(self) -> int: ...
+    @property
+    def num_slots(self) -> int: ...
+    @property
+    def num_idle(self) -> int: ...
+    @property
+    def num_busy(self) -> int: ...
+
+    def give(self, leases: Sequence[Lease]) -> None:
+        """Run these requests, in this order."""
+
+    def next_up(self) -> Iterable[Lease]:
+        """The requests that run, or that run next."""
+
+    def running(self) -> Iterable[tuple[Lease, float]]:
+        """The requests that are running, and when each began, by `clock.now`."""
+
+    def start_take_back(self, at: float) -> None: ...
+    def finish_take_back(self) -> list[Lease]: ...
+
+    def end(self, lease: Lease, why: str) -> None:
+        """Kill the task of a request that is running; `why` continues "the process …"."""
+
+    def give_up(self) -> tuple[list[Lease], list[Lease]]:
+        """Kill what is running. Return the requests that ran, and the others, in order."""
+
+
 class Slots(Protocol):
     """The slots of a worker.
 
     Attributes:
-        children: the slots, ready or not.
+        runners: the child processes, ready or not; or the event loop.
         num_deaths: the number of slots that have died.
         unit: the word for one slot in messages.
     """
@@ -77,6 +79,7 @@ class Slots(Protocol):
     unit: str
 
     @property
-    def children(self) -> Sequence[Slot]: ...
-    def poll(self, pause: float) -> tuple[list[Answer], list[Death]]: ...
+    def runners(self) -> Sequence[Runner]: ...
+
+    def poll(self, pause: float) -> tuple[list[Ended[Ending]], list[Death]]: ...
     def wake(self) -> None: ...
