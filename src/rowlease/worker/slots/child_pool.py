@@ -20,7 +20,7 @@ from rowlease.worker.timings import SLOTS_SHUTDOWN
 
 #: The longest wait while a child has requests, in seconds. A child that does not see yet that the
 #: worker waits sends no wake-up.
-LOOK_SECONDS = 0.05
+ANSWER_CHECK_SECONDS = 0.05
 
 
 class ChildPool:
@@ -84,7 +84,7 @@ class ChildPool:
             if child.begin_wait():
                 pause = 0.0
             elif child.load:
-                pause = min(pause, LOOK_SECONDS)
+                pause = min(pause, ANSWER_CHECK_SECONDS)
         waited = tuple(self.runners)
         for key, _ in self._selector.select(pause):
             key.data()
