@@ -228,8 +228,8 @@ class Line:
             self.memory,
         )
         count, size = divmod(self.marks[shared_memory.PUT], shared_memory.COUNT)
-        ring = bytes(self.memory[shared_memory.RING_AT :])
-        return [(code, body) for _, code, _, body in wire.answers_of(ring[:size], count)]
+        buffer = bytes(self.memory[shared_memory.BUFFER_AT :])
+        return [(code, body) for _, code, _, body in wire.answers_of(buffer[:size], count)]
 
 
 @contextmanager

@@ -51,8 +51,8 @@ def act(do: str, **given: Any) -> object:
             if os.fork() == 0:
                 threading.Event().wait()
             os._exit(1)
-        case "drop the ring":
-            shared_memory.HAS_RING = False
+        case "drop the buffer":
+            shared_memory.HAS_BUFFER = False
         case "exit":
             os._exit(0)
         case "hang":
@@ -275,9 +275,9 @@ def test_the_answers_of_a_killed_child_outlive_it(slots: ChildPool, gate: Path) 
     assert deaths[0].running[0] is long
 
 
-def test_without_a_ring_all_answers_pass_through_the_pipe(slots: ChildPool) -> None:
+def test_without_a_buffer_all_answers_pass_through_the_pipe(slots: ChildPool) -> None:
     (slot,) = slots.runners
-    slot.give([lease("drop the ring"), *(lease("a") for _ in range(3)), lease("large")])
+    slot.give([lease("drop the buffer"), *(lease("a") for _ in range(3)), lease("large")])
     assert len(answers(slots, 5)) == 5
 
 

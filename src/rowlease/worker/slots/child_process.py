@@ -65,7 +65,7 @@ class ChildProcess:
         self._answered = 0
         self._incoming = bytearray()
         self._piped: deque[wire.Answer] = deque()
-        self._ringed: deque[wire.Answer] = deque()
+        self._buffered: deque[wire.Answer] = deque()
         self._outgoing = bytearray()
         self._memory = SharedMemory()
         self._kill_pipe = KillPipe()
@@ -231,7 +231,7 @@ class ChildProcess:
     def answers(self) -> list[Ended[Ending]]:
         """The answers that have arrived, in order, without those of requests taken back."""
         try:
-            self._ringed += wire.answers_of(*self._memory.take_answers())
+            self._buffered += wire.answers_of(*self._memory.take_answers())
         except ValueError:
             self._end("was killed because a task had written into its shared memory")
         answers: list[Ended[Ending]] = []
@@ -243,11 +243,11 @@ class ChildProcess:
         return answers
 
     def _in_order(self) -> Iterator[wire.Answer]:
-        """Remove and yield the next answers. Each came through the ring or through the pipe."""
+        """Remove and yield the next answers. Each came through the buffer or through the pipe."""
         goes_on = True
         while goes_on:
             goes_on = False
-            for source in (self._ringed, self._piped):
+            for source in (self._buffered, self._piped):
                 while source and source[0][0] == self._answered + 1:
                     self._answered += 1
                     goes_on = True

@@ -18,22 +18,22 @@ TAKEN_FROM, TAKEN_TO, STOP, PROLONGED, ENDS = range(2, 7)
 # The child writes the last progress: PROGRESS_OF (the request), FRACTION, NOTE_BYTES (the length of
 # the note) and the note itself. TURN is odd while the child writes them.
 TURN, PROGRESS_OF, FRACTION, NOTE_BYTES = range(7, 11)
-# The child writes answers into a ring, and then PUT: how many it has ever written, times 2^32, plus
-# their bytes modulo 2^32. The worker writes TAKEN, the PUT that it has read; and WAITS, which it
-# raises by 1 before and after it waits for answers: it is odd while the worker waits.
+# The child writes answers into a circular buffer, and then PUT: how many it has ever written, times
+# 2^32, plus their bytes modulo 2^32. The worker writes TAKEN, the PUT that it has read; and WAITS,
+# which it raises by 1 before and after it waits for answers: it is odd while the worker waits.
 PUT, TAKEN, WAITS = range(11, 14)
 COUNT = 1 << 32
 #: The offset of the note, in bytes.
 NOTE_AT = 112
 #: The maximum length of the note, in bytes.
 MAX_NOTE = 400
-#: The offset and the size of the ring, in bytes.
-RING_AT = NOTE_AT + MAX_NOTE
-RING_BYTES = 1 << 16
+#: The offset and the size of the buffer, in bytes.
+BUFFER_AT = NOTE_AT + MAX_NOTE
+BUFFER_BYTES = 1 << 16
 #: Whether other processors see the writes of one in their order, as on x86. On others, the worker
 #: could see PUT before it sees the outcome.
-HAS_RING = platform.machine() in ("x86_64", "AMD64")
-MEMORY_BYTES = RING_AT + RING_BYTES
+HAS_BUFFER = platform.machine() in ("x86_64", "AMD64")
+MEMORY_BYTES = BUFFER_AT + BUFFER_BYTES
 
 
 class SharedMemory:
@@ -100,14 +100,14 @@ class SharedMemory:
         self._marks[WAITS] += 1
 
     def take_answers(self) -> tuple[bytes, int]:
-        """Remove all answers from the ring. Return their bytes and their number."""
+        """Remove all answers from the buffer. Return their bytes and their number."""
         put, taken = self._marks[PUT], self._marks[TAKEN]
         if put == taken:
             return b"", 0
         size = (put - taken) % COUNT
-        first = RING_AT + taken % RING_BYTES
+        first = BUFFER_AT + taken % BUFFER_BYTES
         data = self._memory[first : min(first + size, MEMORY_BYTES)]
-        data += self._memory[RING_AT : RING_AT + size - len(data)]
+        data += self._memory[BUFFER_AT : BUFFER_AT + size - len(data)]
         self._marks[TAKEN] = put
         return data, put // COUNT - taken // COUNT
 
@@ -129,16 +129,16 @@ class SharedMemoryView:
         self._woken = 0
 
     def put(self, answer: bytes) -> bool:
-        """Write an answer into the ring. Return False if it has no room."""
+        """Write an answer into the buffer. Return False if it has no room."""
         put, size = self._marks[PUT], len(answer)
-        if size > RING_BYTES - (put - self._marks[TAKEN]) % COUNT or not HAS_RING:
+        if size > BUFFER_BYTES - (put - self._marks[TAKEN]) % COUNT or not HAS_BUFFER:
             return False
-        first = RING_AT + put % RING_BYTES
+        first = BUFFER_AT + put % BUFFER_BYTES
         if (left := MEMORY_BYTES - first) >= size:
             self._memory[first : first + size] = answer
         else:
             self._memory[first:] = answer[:left]
-            self._memory[RING_AT : RING_AT + size - left] = answer[left:]
+            self._memory[BUFFER_AT : BUFFER_AT + size - left] = answer[left:]
         # The bytes must be carried over, but not into the count.
         self._marks[PUT] = (put // COUNT + 1) * COUNT + (put + size) % COUNT
         return True

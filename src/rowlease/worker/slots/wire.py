@@ -1,9 +1,9 @@
-"""What passes between a worker and a child process: requests one way, outcomes the other.
+"""What passes between a worker and a child process: requests one way, answers the other.
 
-Requests pass through a pipe, many in one frame. The child writes each outcome at once into a ring
-in shared memory, which outlives it, so that no outcome is lost if the child dies. Only if the
-worker waits does the child write to the pipe of outcomes, too. An outcome for which the ring has no
-room passes through that pipe.
+Requests pass through a pipe, many in one frame. The child writes each answer at once into a
+circular buffer in shared memory, which outlives it, so that no outcome is lost if the child dies.
+Only if the worker waits does the child write to the pipe of outcomes, too. An answer for which the
+buffer has no room passes through that pipe.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Answer = tuple[int, Annotated[int, Meta(ge=0, le=8)], Annotated[float, Meta(ge=0
 #: result, if there is one. The body of FAILED and DEAD is the error, its type and its traceback,
 #: separated by NUL. The body of RETRY is SECONDS, then the same three strings; the body of SNOOZED
 #: is SECONDS, then the reason. NOT_RUN means that the request was taken back, or that its lease had
-#: ended. WAKE is no outcome: it ends the wait of the worker, which then looks into the ring.
+#: ended. WAKE is no outcome: it ends the wait of the worker, which then looks into the buffer.
 READY, BROKEN, DONE, FAILED, RETRY, DEAD, NOT_RUN, SNOOZED, WAKE = range(9)
 #: The pause before a retry, or of a snooze, in seconds.
 SECONDS = struct.Struct("=d")
@@ -71,7 +71,7 @@ FRAME_BYTES = 1 << 15
 #: The largest frame in bytes: a task may write into the pipe, too.
 MAX_FRAME_BYTES = 1 << 24
 READ_BYTES = 1 << 16
-#: The beginning of an array in MessagePack; its length follows in four bytes. The ring has the
+#: The beginning of an array in MessagePack; its length follows in four bytes. The buffer has the
 #: elements alone, because the child does not know how many the worker will read at once.
 ARRAY = b"\xdd"
 #: The replacement for NUL in a string, because no database can store NUL.
@@ -177,7 +177,7 @@ def answer_of(data: bytes) -> Answer:
 
 
 def answers_of(data: bytes, count: int) -> list[Answer]:
-    """The answers in a part of the ring.
+    """The answers in a part of the buffer.
 
     Raises:
         ValueError: these are none.

@@ -1,4 +1,4 @@
-"""The ring in shared memory through which a child process answers."""
+"""The buffer in shared memory through which a child process answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from rowlease.worker.slots import shared_memory, wire
 from rowlease.worker.slots.shared_memory import (
+    BUFFER_BYTES,
     COUNT,
     MEMORY_BYTES,
     PUT,
-    RING_BYTES,
     TAKEN,
     SharedMemory,
     SharedMemoryView,
@@ -39,7 +39,7 @@ sizes = st.integers(0, 4000)
 @settings(deadline=None)
 @given(
     batches=st.lists(st.lists(sizes, max_size=40), max_size=40),
-    begins_at=st.sampled_from([0, COUNT - 5, RING_BYTES - 1]),
+    begins_at=st.sampled_from([0, COUNT - 5, BUFFER_BYTES - 1]),
 )
 def test_answers_come_out_whole_and_in_order(batches: list[list[int]], begins_at: int) -> None:
     number = 0
@@ -57,16 +57,16 @@ def test_answers_come_out_whole_and_in_order(batches: list[list[int]], begins_at
             assert not worker.begin_wait()
 
 
-def test_a_full_ring_takes_nothing_and_loses_nothing() -> None:
+def test_a_full_buffer_takes_nothing_and_loses_nothing() -> None:
     answer = wire.answer(1, wire.DONE, 0.0, b"x" * 1000)
     with both_sides() as (worker, child):
         num_put = 0
         while child.put(answer):
             num_put += 1
-        assert num_put == RING_BYTES // len(answer)
+        assert num_put == BUFFER_BYTES // len(answer)
         assert len(wire.answers_of(*worker.take_answers())) == num_put
         assert child.put(answer)
-        assert not child.put(b"x" * (RING_BYTES + 1))
+        assert not child.put(b"x" * (BUFFER_BYTES + 1))
 
 
 def test_a_child_wakes_its_worker_once_in_each_wait() -> None:
@@ -79,8 +79,8 @@ def test_a_child_wakes_its_worker_once_in_each_wait() -> None:
             assert not child.must_wake()
 
 
-def test_without_ordered_writes_there_is_no_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_memory, "HAS_RING", False)
+def test_without_ordered_writes_there_is_no_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_memory, "HAS_BUFFER", False)
     with both_sides() as (_, child):
         assert not child.put(b"x")
 
