@@ -228,7 +228,8 @@ def test_a_loop_that_never_waits_lets_timers_run(slots: EventLoop) -> None:
     until(lambda: gate.waiting)
     slots.give([lease("number", n=n) for n in range(20_000)])
     slots.end(over, "ran too long")
-    num_ended, deaths = 0, []
+    num_ended = 0
+    deaths: list[Death] = []
     while not deaths:
         found, deaths = slots.poll(1.0)
         num_ended += len(found)
