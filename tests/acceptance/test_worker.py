@@ -37,7 +37,7 @@ from rowlease.store.postgresql.store import PostgresStore
 from rowlease.tasks.task import Registry, task
 from rowlease.testing import frozen
 from rowlease.worker import Worker
-from rowlease.worker.claims import leases, next_claim
+from rowlease.worker.claims import leases, receiver_state
 from tests.acceptance.tasks import HOUR, act
 from tests.acceptance.workers import (
     PATIENCE,
@@ -412,7 +412,7 @@ def test_an_idle_worker_starts_a_request_at_a_notification(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It does not claim below its floor either: without a notification it sleeps for an hour.
-    monkeypatch.setattr(next_claim, "FLOOR_DROPPED", 0.0)
+    monkeypatch.setattr(receiver_state, "FLOOR_DROPPED", 0.0)
     with working(store, poll=HOUR) as (_, emitted):
         for _ in range(3):
             emitted.first(WorkerIdle, lambda event: event.announced)

@@ -14,11 +14,11 @@ from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker import call_retry_policy
 from rowlease.worker.attempt import Returned
-from rowlease.worker.claims import exchanger, lost_claims, next_claim, outage, receiver, suspects
+from rowlease.worker.claims import exchanger, receiver, receiver_state, suspects
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended, Outcomes
-from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.queues import QueueOrder
 from rowlease.worker.claims.receiver import Receiver
 from rowlease.worker.claims.suspects import Suspects
 
@@ -204,7 +204,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     world = World(**getattr(request, "param", {}))
-    modules = (receiver, next_claim, outage, exchanger, call_retry_policy, lost_claims, suspects)
+    modules = (receiver, receiver_state, exchanger, call_retry_policy, suspects)
     for module in modules:
         monkeypatch.setattr(module, "now", lambda: world.time)
     return world

@@ -46,9 +46,9 @@ from rowlease.metrics.tally import BUCKETS, Tally
 from rowlease.metrics.worker_metrics import METRICS, count_events
 from rowlease.model import Depth, Finding, LeasedRequest, Metric, Outcome, QueueState, WorkerState
 from rowlease.store import Store
-from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
 from rowlease.worker.host.probes import probe_answers
+from rowlease.worker.host.supervised import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.supervisor import Supervisor
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -31,8 +31,7 @@ from rowlease.events import (
 from rowlease.http_server import MAX_REQUEST, HttpAnswer, HttpServer, read_address
 from rowlease.worker.call_monitor import Call
 from rowlease.worker.host import health as module
-from rowlease.worker.host.health import Health, HealthReport
-from rowlease.worker.host.health_reporter import HealthReporter, interval_of
+from rowlease.worker.host.health import Health, HealthReport, HealthReporter, interval_of
 from rowlease.worker.host.probes import HealthFile, answer, probe_answers
 from rowlease.worker.host.systemd import Systemd
 from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED

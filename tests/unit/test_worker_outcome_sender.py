@@ -20,7 +20,7 @@ from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcome_sender import PAUSE_AFTER_ERROR, OutcomeSender
 from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
-from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.queues import QueueOrder
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = FEW + 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowlease.errors import ConfigError
-from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.queues import QueueOrder
 
 
 def claim(queues: QueueOrder, waiting: Counter[str], limit: int) -> Counter[str]:

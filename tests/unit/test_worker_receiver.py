@@ -40,13 +40,12 @@ from rowlease.events import (
 from rowlease.model import Claim, Failure, Outcome
 from rowlease.worker import attempt
 from rowlease.worker.attempt import Returned
-from rowlease.worker.claims.delivered_outcomes import REMEMBERED_KINDS
 from rowlease.worker.claims.exchanger import MANY_LEFT_SECONDS
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.next_claim import FLOOR_DROPPED
-from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
+from rowlease.worker.claims.outcomes import FEW, REMEMBERED_KINDS, Ended, Outcomes
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
+from rowlease.worker.claims.receiver_state import FLOOR_DROPPED
 from rowlease.worker.timings import REFUSAL_TOLERATED
 from tests.unit.receiver_world import EMPTY, UNKNOWN_KIND, World, found, request, world
 

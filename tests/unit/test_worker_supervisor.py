@@ -14,9 +14,8 @@ from rowlease.clock import now
 from rowlease.events import Event, Events, WorkerDied, WorkerSpawned
 from rowlease.worker.host import supervised as supervised_module
 from rowlease.worker.host import supervisor as module
-from rowlease.worker.host.channel import SupervisorEnd, WorkerEnd
 from rowlease.worker.host.health import HealthReport
-from rowlease.worker.host.supervised import SupervisedWorker
+from rowlease.worker.host.supervised import SupervisedWorker, SupervisorEnd, WorkerEnd
 from rowlease.worker.host.supervisor import Supervisor
 from rowlease.worker.summary import Summary
 from rowlease.worker.timings import REPORT_SILENT, STALLED

@@ -6,7 +6,7 @@ from threading import Event, Thread
 
 import pytest
 
-from rowlease.worker.threads import Threads
+from rowlease.worker.components import Threads
 
 
 def fail(error: Exception) -> None:
@@ -45,7 +45,7 @@ def test_several_threads_share_one_time_limit(monkeypatch: pytest.MonkeyPatch) -
 
     for name in ("one", "two", "three"):
         threads.start(name, may_end.wait, 60)
-    monkeypatch.setattr("rowlease.worker.threads.now", lambda: time[0])
+    monkeypatch.setattr("rowlease.worker.components.now", lambda: time[0])
     with monkeypatch.context() as patched:
         patched.setattr(Thread, "join", join)
         threads.wait(("one", "two", "three"), 5.0)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rowlease.metrics.tally import Tally
-    from rowlease.worker.host.health import HealthReport
-    from rowlease.worker.host.health_reporter import Outlet
+    from rowlease.worker.host.health import HealthReport, Outlet
 
 
 @contextmanager
@@ -58,7 +57,7 @@ def scrapes_of(
 
 def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
     """The outlets for health reports, and the seconds between two reports."""
-    from rowlease.worker.host.health_reporter import interval_of
+    from rowlease.worker.host.health import interval_of
     from rowlease.worker.host.probes import HealthFile
     from rowlease.worker.host.systemd import Systemd
 

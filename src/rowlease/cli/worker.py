@@ -230,7 +230,7 @@ def run_alone(
     from rowlease.event_log import logged_events
     from rowlease.metrics.tally import Tally
     from rowlease.metrics.worker_metrics import count_events
-    from rowlease.worker.host.health_reporter import HealthReporter
+    from rowlease.worker.host.health import HealthReporter
 
     outlets, interval = outlets_of(health_file)
     events = logged_events()
@@ -255,9 +255,9 @@ def run_supervised(
     """
     from rowlease.event_log import logged_events
     from rowlease.metrics.worker_metrics import count_events
-    from rowlease.worker.host.channel import WorkerEnd
-    from rowlease.worker.host.health_reporter import HealthReporter
+    from rowlease.worker.host.health import HealthReporter
     from rowlease.worker.host.signals import stacks_on_sigquit
+    from rowlease.worker.host.supervised import WorkerEnd
 
     # Handle SIGQUIT before anything else: without a handler, the signal would end the process.
     events = logged_events()

@@ -29,8 +29,7 @@ from rowlease.store import Store, open_store
 from rowlease.store.revisions import own_version
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker import Summary
-from rowlease.worker.claims.queue_order import QueueOrder
-from rowlease.worker.claims.queues import queues_of
+from rowlease.worker.claims.queues import QueueOrder, queues_of
 from rowlease.worker.host.signals import stopped_by_signals
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.timings import POOL_SHUTDOWN

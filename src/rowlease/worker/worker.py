@@ -38,13 +38,12 @@ from rowlease.worker.call_monitor import CallMonitor
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.next_claim import POLL_SECONDS, POLL_WITHOUT_NOTIFICATIONS
 from rowlease.worker.claims.outcome_sender import OutcomeSender
-from rowlease.worker.claims.queue_order import QueueOrder
-from rowlease.worker.claims.queues import check_queues, queues_of
+from rowlease.worker.claims.queues import QueueOrder, check_queues, queues_of
 from rowlease.worker.claims.receiver import FLUSH, Receiver
+from rowlease.worker.claims.receiver_state import POLL_SECONDS, POLL_WITHOUT_NOTIFICATIONS
 from rowlease.worker.claims.suspects import Suspects
-from rowlease.worker.components import Components
+from rowlease.worker.components import Components, Threads
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.host.health import Health
 from rowlease.worker.host.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
@@ -56,7 +55,6 @@ from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.event_loop import EventLoop
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
-from rowlease.worker.threads import Threads
 from rowlease.worker.timings import WORKER_SHUTDOWN
 
 __all__ = ["Summary", "Worker", "usable_cores"]

@@ -1,6 +1,7 @@
 """The exchanger delivers outcomes to the database and claims requests, in one call where it can.
 
-Only this module calls the routines that end leases or claim requests.
+Only this module calls the routines that end leases or claim requests. It also disowns the leases of
+claims whose answers were lost.
 """
 
 from __future__ import annotations
@@ -12,19 +13,55 @@ from datetime import timedelta
 
 from rowlease.clock import now
 from rowlease.errors import StoreError
-from rowlease.events import Claimed, Events, OutcomeRefused
-from rowlease.model import Claim, Failure
+from rowlease.events import Claimed, Disowned, Events, OutcomeRefused
+from rowlease.model import Claim, Failure, LeasedRequest, Outcome
 from rowlease.store import Store
 from rowlease.tasks.task import Registry
 from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
-from rowlease.worker.claims.delivered_outcomes import DeliveredOutcomes
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
-from rowlease.worker.claims.lost_claims import LostClaims
-from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
-from rowlease.worker.claims.queue_order import QueueOrder
+from rowlease.worker.claims.outcomes import FEW, DeliveredOutcomes, Ended, Outcomes
+from rowlease.worker.claims.queues import QueueOrder
 from rowlease.worker.summary import Counts
 from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
+
+#: Seconds after the loss of a claim's answer during which the claim may still commit on the server.
+LATE_COMMIT = 10.0
+#: Seconds between two calls of `disown` in that time.
+LATE_COMMIT_CHECK = 1.0
+
+
+class LostClaims:
+    """Tracks whether the database may have leases of this worker that the worker does not know.
+
+    Attributes:
+        check_at: when to call `disown` next.
+        is_unsure: whether a claim's answer was lost since the last call of `disown`.
+    """
+
+    def __init__(self, worker_id: str, events: Events) -> None:
+        self._worker_id = worker_id
+        self._events = events
+        self._late_until = 0.0
+        self.check_at = math.inf
+        self.is_unsure = False
+
+    def add(self) -> None:
+        """Record that the answer to a claim has just been lost."""
+        self._late_until = now() + LATE_COMMIT
+        self.check_at, self.is_unsure = now(), True
+
+    def disown(self, store: Store, queues: Sequence[str], held: Sequence[LeasedRequest]) -> int:
+        """Disown all leases of this worker except those of `held`; return the number disowned."""
+        answers = store.disown(self._worker_id, queues, held)
+        self.is_unsure = False
+        at = now()
+        self.check_at = at + LATE_COMMIT_CHECK if at < self._late_until else math.inf
+        count = sum(outcome is Outcome.OK for _, outcome in answers)
+        if count:
+            self._events.emit(Disowned(count))
+        return count
+
 
 #: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000

@@ -1,13 +1,112 @@
-"""The outcomes of requests, from the slots to the database."""
+"""The outcomes of requests: those that the database does not have yet, and its answers to them."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from rowlease.model import Failure, LeasedRequest
+from rowlease.events import (
+    Abandoned,
+    Events,
+    Failed,
+    Finished,
+    KindUnknown,
+    LeaseLostEvent,
+    Snoozed,
+)
+from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.worker.attempt import Ending, Returned, SnoozeAsked
 from rowlease.worker.claims.leases import Lease
+from rowlease.worker.summary import Counts
+
+#: `repeat` means that the database got the outcome in an earlier call whose answer was lost.
+ACCEPTED = (Outcome.OK, Outcome.REPEAT)
+#: The number of unknown kinds that are remembered, to emit each once. Producers may make up any
+#: number of names.
+REMEMBERED_KINDS = 1000
+
+
+class DeliveredOutcomes:
+    """Counts and emits the outcomes that the database accepted, and the leases that were lost.
+
+    Safe to use from any thread, because each method holds a lock.
+    """
+
+    def __init__(self, counts: Counts, events: Events) -> None:
+        self._counts = counts
+        self._events = events
+        self._lock = threading.Lock()
+        self._emitted: dict[KindUnknown, None] = {}  # a set that knows its oldest element
+
+    def done(self, done: Sequence[Ended[Returned]], answers: Sequence[Outcome]) -> None:
+        with self._lock:
+            self._counts.finished += self._count_accepted([one.lease for one in done], answers)
+            if self._events.has_subscriber(Finished):
+                for one, answer in zip(done, answers, strict=True):
+                    if answer in ACCEPTED:
+                        self._events.emit(Finished(one.lease.request, one.seconds))
+
+    def not_done(
+        self, failed: Sequence[Ended[Failure]], answers: Sequence[Outcome], dead: Sequence[bool]
+    ) -> None:
+        with self._lock:
+            self._counts.failed += self._count_accepted([one.lease for one in failed], answers)
+            for one, answer, is_dead in zip(failed, answers, dead, strict=True):
+                if answer in ACCEPTED:
+                    self._counts.dead += is_dead
+                    why = one.ending
+                    self._events.emit(
+                        Failed(
+                            one.lease.request,
+                            one.seconds,
+                            why.error,
+                            is_dead,
+                            why.error_type,
+                            why.traceback,
+                        )
+                    )
+
+    def abandoned(self, abandoned: Sequence[Lease], answers: Sequence[Outcome]) -> None:
+        with self._lock:
+            self._counts.abandoned += self._count_accepted(abandoned, answers)
+            for lease, answer in zip(abandoned, answers, strict=True):
+                if answer in ACCEPTED:
+                    self._events.emit(Abandoned(lease.request))
+
+    def snoozed(self, snoozed: Sequence[Ended[SnoozeAsked]], answers: Sequence[Outcome]) -> None:
+        with self._lock:
+            self._counts.snoozed += self._count_accepted([one.lease for one in snoozed], answers)
+            for (lease, (after, reason), seconds), answer in zip(snoozed, answers, strict=True):
+                if answer in ACCEPTED:
+                    self._events.emit(Snoozed(lease.request, seconds, after, reason))
+
+    def declined(
+        self, declined: Sequence[Lease], answers: Sequence[Outcome], dead: Sequence[bool]
+    ) -> None:
+        """Count declined requests. Emit one event for each kind, because requests may be many."""
+        with self._lock:
+            self._counts.dead += sum(dead)
+            self._counts.declined += self._count_accepted(declined, answers) - sum(dead)
+            for lease, is_dead in zip(declined, dead, strict=True):
+                event = KindUnknown(lease.request.queue_name, lease.request.kind, is_dead)
+                if event not in self._emitted:
+                    self._emitted[event] = None
+                    if len(self._emitted) > REMEMBERED_KINDS:
+                        del self._emitted[next(iter(self._emitted))]
+                    self._events.emit(event)
+
+    def _count_accepted(self, leases: Sequence[Lease], answers: Sequence[Outcome]) -> int:
+        lost = 0
+        if answers.count(Outcome.OK) < len(leases):
+            for lease, answer in zip(leases, answers, strict=True):
+                if answer not in ACCEPTED:
+                    lost += 1
+                    self._events.emit(LeaseLostEvent(lease.request, answer))
+        self._counts.lost += lost
+        return len(leases) - lost
+
 
 #: The maximum number of outcomes that always wait for the next claim. A separate transaction for so
 #: few outcomes is not worth its cost.

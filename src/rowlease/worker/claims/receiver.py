@@ -24,12 +24,18 @@ from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.events import Events, WorkerIdle
 from rowlease.model import Claim
+from rowlease.worker.call_retry_policy import Outage
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.next_claim import NextClaim
-from rowlease.worker.claims.outage import Outage
-from rowlease.worker.claims.receiver_state import CLAIMING, IDLE, State, Trigger, following
+from rowlease.worker.claims.receiver_state import (
+    CLAIMING,
+    IDLE,
+    NextClaim,
+    State,
+    Trigger,
+    following,
+)
 from rowlease.worker.claims.suspects import Suspects
 
 #: The longest time, in seconds, that a busy worker's outcomes wait to be delivered with a claim.

@@ -1,4 +1,4 @@
-"""Reports whether a worker is live and ready, from times that its threads record.
+"""Reports whether a worker is live and ready, from times that its threads record, every second.
 
 Only the state of a worker's process decides whether the worker is live, because probes restart a
 worker that is not live. In an outage of the database, a worker is not ready but stays live.
@@ -8,7 +8,7 @@ Otherwise every worker of a fleet would be restarted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from rowlease.clock import now
@@ -25,7 +25,65 @@ from rowlease.events import (
     WorkerStopping,
 )
 from rowlease.worker.call_monitor import CallMonitor
-from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
+from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, REPORT, STALLED
+
+
+class Outlet(Protocol):
+    """A receiver of health reports: a health file, systemd or a supervisor."""
+
+    def show(self, report: HealthReport) -> None: ...
+    def close(self) -> None: ...
+
+
+class HealthReporter:
+    """Sends a report to every outlet at each interval, and at once when `changed` is set.
+
+    Args:
+        report: a function that returns the current health.
+        changed: an event that is set when the next report is likely to differ.
+        interval: the number of seconds between two reports.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[], HealthReport],
+        outlets: Sequence[Outlet],
+        changed: threading.Event,
+        interval: float = REPORT,
+    ) -> None:
+        self._report = report
+        self._outlets = outlets
+        self._changed = changed
+        self._interval = interval
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="rowlease-reporter", daemon=True)
+
+    def __enter__(self) -> HealthReporter:
+        if self._outlets:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped = True
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for outlet in self._outlets:
+            outlet.close()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._changed.clear()
+            report = self._report()
+            for outlet in self._outlets:
+                outlet.show(report)
+            self._changed.wait(self._interval)
+
+
+def interval_of(watchdogs: Sequence[float]) -> float:
+    """The seconds between two reports: each watchdog gets at least two within its time limit."""
+    return min([REPORT, *(watchdog / 2 for watchdog in watchdogs)])
+
 
 #: While this call is unanswered, the worker claims and runs requests nevertheless. So it stays
 #: ready until the call is stuck.

@@ -19,8 +19,7 @@ from rowlease.clock import now
 from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawned
 from rowlease.metrics.tally import Tally
 from rowlease.metrics.worker_metrics import count_events
-from rowlease.worker.host.health import HealthReport
-from rowlease.worker.host.health_reporter import Outlet
+from rowlease.worker.host.health import HealthReport, Outlet
 from rowlease.worker.host.signals import STACK_PAUSE, stacks_on_sigquit, write_line
 from rowlease.worker.host.supervised import SupervisedWorker, exit_text
 from rowlease.worker.summary import Summary
