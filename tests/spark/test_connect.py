@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rowlease.store import Store
+from tests.spark.test_enqueue import with_password
 
 pytest.importorskip("grpc", reason="no grpc: `pip install 'pyspark[connect]'` brings it")
 
@@ -46,8 +48,9 @@ print(json.dumps({"answers": answers, "refused": refused, "counts": counts}))
 
 
 def test_a_client_without_a_jvm_enqueues_and_reads_back(
-    spark: Any, connect_port: int, dsn: str, store: Store
+    spark: Any, connect_port: int, event_log: Path, dsn: str, store: Store
 ) -> None:
+    dsn, password = with_password(dsn)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
     ran = subprocess.run(
         [sys.executable, "-c", CLIENT, f"sc://127.0.0.1:{connect_port}", dsn],
@@ -69,3 +72,6 @@ def test_a_client_without_a_jvm_enqueues_and_reads_back(
     assert "was enqueued from other columns" in kind
     assert sorted(told["counts"].values()) == [10, 100, 100]
     assert told["counts"]["remote"] == told["counts"]["format"] == 100
+    logged = "".join(path.read_text() for path in event_log.rglob("*") if path.is_file())
+    assert "remote" in logged
+    assert password not in logged

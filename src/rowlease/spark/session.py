@@ -41,6 +41,8 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 #: This logger gets the output of the JVM after Spark has started, at level DEBUG, because Spark's
 #: errors quote rows.
 log = logging.getLogger("rowlease.spark")
+#: The passwords in the text of a plan: of DSNs, and of the options of JDBC.
+CONNECT_SECRETS = r"""://[^\s"']+@|key: "password"\s+value: "[^"]*["]"""
 
 
 def local_session(
@@ -95,6 +97,8 @@ def local_session(
         "spark.sql.shuffle.partitions": str(2 * cores),
         # Spark's default, and the DSN of format("rowlease"), which plans and event logs would show.
         "spark.sql.redaction.options.regex": "(?i)url|^dsn$",
+        # A server of Spark Connect writes its clients' plans, and the options in them, as text.
+        "spark.sql.redaction.string.regex": CONNECT_SECRETS,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(driver_settings(drivers) if jdbc else {}),
