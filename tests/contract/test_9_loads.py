@@ -110,7 +110,7 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"payload": "hunter2"}, "payload must be a JSON object"),
+        ({"payload": "hunter2"}, "that are not JSON|must be a JSON object"),
         ({"payload": '{"password": "hunter2"'}, "that are not JSON|must be a JSON object"),
         ({"payload": '{"a": ["hunter2", NaN]}'}, "that are not JSON|must be a JSON object"),
         ({"payload": '{"a": "' + "hunter2" * 150_000 + '"}'}, "1048576"),

@@ -39,6 +39,19 @@ def test_the_page_shows_engines_side_by_side_and_why_something_was_skipped() -> 
     assert "| **all** | 2 | 0 | 0 | 0 | 1 | 1 |" in text
 
 
+def test_the_page_says_what_ran_with_which_scripts_and_has_the_notes() -> None:
+    found = [
+        Result("sqlserver", "3_order", "test_a", "passed", ""),
+        Result("sqlserver", "9_loads", "test_b", "passed", ""),
+        Result("sqlserver", "policies", "test_c", "not run", ""),
+    ]
+    run = runs.ended(runs.begun(), found)
+    assert "these scripts" not in page(run)
+    text = page(run._replace(older={"abc": [("sqlserver", "3_order")]}), notes=["run again: x"])
+    told = ["these scripts: SQL Server (9 loads)", "older scripts, `abc`: SQL Server (3 order)"]
+    assert "".join(f"* {item}\n" for item in [*told, "run again: x"]) in text
+
+
 def test_a_reason_of_many_tests_is_a_line_that_can_be_read() -> None:
     why = "a reason of many words, " * 20
     found = [Result("sqlserver", "3_order", f"test_{n}", "skipped", why) for n in range(50)]
