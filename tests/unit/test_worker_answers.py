@@ -52,9 +52,9 @@ def test_answers_come_out_whole_and_in_order(batches: list[list[int]], begins_at
                 if child.put(wire.answer(*answer)):
                     put.append(answer)
                     number += 1
-            assert worker.begin_wait() is bool(put)
+            assert worker.has_answers is bool(put)
             assert wire.answers_of(*worker.take_answers()) == put
-            assert not worker.begin_wait()
+            assert not worker.has_answers
 
 
 def test_a_full_buffer_takes_nothing_and_loses_nothing() -> None:

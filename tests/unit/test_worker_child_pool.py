@@ -53,6 +53,8 @@ def act(do: str, **given: Any) -> object:
             os._exit(1)
         case "drop the buffer":
             shared_memory.HAS_BUFFER = False
+        case "be silent":
+            shared_memory.SharedMemoryView.must_wake = lambda self: False  # type: ignore[method-assign]
         case "exit":
             os._exit(0)
         case "hang":
@@ -279,6 +281,16 @@ def test_without_a_buffer_all_answers_pass_through_the_pipe(slots: ChildPool) ->
     (slot,) = slots.runners
     slot.give([lease("drop the buffer"), *(lease("a") for _ in range(3)), lease("large")])
     assert len(answers(slots, 5)) == 5
+
+
+def test_an_answer_without_a_wake_up_is_found(slots: ChildPool) -> None:
+    """The child may not have seen yet that the worker waits."""
+    (slot,) = slots.runners
+    slot.give([lease("be silent")])
+    until(lambda: slot.has_answers, PATIENCE)
+    began = time.monotonic()
+    assert len(slots.poll(PATIENCE)[0]) == 1
+    assert time.monotonic() < began + PATIENCE
 
 
 def test_nothing_leaks_over_many_deaths(slots: ChildPool, emitted: list[Event]) -> None:

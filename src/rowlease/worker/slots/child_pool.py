@@ -18,9 +18,9 @@ from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Death
 from rowlease.worker.timings import SLOTS_SHUTDOWN
 
-#: The longest wait while a child has requests, in seconds. A child that does not see yet that the
-#: worker waits sends no wake-up.
-ANSWER_CHECK_SECONDS = 0.05
+#: Seconds after which a child certainly sees that the worker waits, and wakes it. Until then, the
+#: worker looks for answers itself.
+SEEN_SECONDS = 0.01
 
 
 class ChildPool:
@@ -81,12 +81,9 @@ class ChildPool:
         for child in self.runners:
             self._watch_writing(child)
             child.kill_if_pipe_closed(at)
-            if child.begin_wait():
-                pause = 0.0
-            elif child.load:
-                pause = min(pause, ANSWER_CHECK_SECONDS)
+            child.begin_wait()
         waited = tuple(self.runners)
-        for key, _ in self._selector.select(pause):
+        for key, _ in self._wait(pause):
             key.data()
         for child in waited:
             child.end_wait()
@@ -94,6 +91,17 @@ class ChildPool:
         answers, self._answers = self._answers, []
         deaths, self._deaths = self._deaths, []
         return answers, deaths
+
+    def _wait(self, pause: float) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait until a descriptor is ready, or until a child that sent no wake-up has answered."""
+        ready = self._selector.select(0.0 if self._has_answers else min(pause, SEEN_SECONDS))
+        if ready or pause <= SEEN_SECONDS or self._has_answers:
+            return ready
+        return self._selector.select(pause - SEEN_SECONDS)
+
+    @property
+    def _has_answers(self) -> bool:
+        return any(child.has_answers for child in self.runners)
 
     def wake(self) -> None:
         """End a `poll` that is waiting. Safe from any thread and from signal handlers."""

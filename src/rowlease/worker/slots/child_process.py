@@ -238,12 +238,17 @@ class ChildProcess:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def begin_wait(self) -> bool:
-        """Before the worker waits for outcomes. Return whether some are there already."""
-        return self._memory.begin_wait()
+    def begin_wait(self) -> None:
+        """Before the worker waits for answers: have the child wake it."""
+        self._memory.begin_wait()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers have arrived that need no pipe."""
+        return self._memory.has_answers
 
     def end_wait(self) -> None:
-        """After the worker has waited for outcomes."""
+        """After the worker has waited for answers."""
         self._memory.end_wait()
 
     def read_pipe(self) -> None:

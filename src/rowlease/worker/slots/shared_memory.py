@@ -90,10 +90,14 @@ class SharedMemory:
             return None
         return last[1:]
 
-    def begin_wait(self) -> bool:
-        """Have the child send a wake-up from now on. Return whether answers are there already."""
-        self._marks[WAITS] += 1
+    @property
+    def has_answers(self) -> bool:
+        """Whether there are answers in the buffer."""
         return self._marks[PUT] != self._marks[TAKEN]
+
+    def begin_wait(self) -> None:
+        """Have the child send a wake-up from now on."""
+        self._marks[WAITS] += 1
 
     def end_wait(self) -> None:
         """Have the child send no wake-up from now on."""
