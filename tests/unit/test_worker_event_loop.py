@@ -25,6 +25,7 @@ from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.slots.event_loop import EventLoop
 from rowlease.worker.slots.slot import Death
+from tests.waiting import until
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 NUM_SLOTS = 3
@@ -37,6 +38,9 @@ class Gate:
         self.opened = threading.Event()
         self.waiting = 0
         self.threads: list[int] = []
+        self.counted = 0
+        self.counted_before_cancel = 0
+        self.act: Callable[[], object] = lambda: None
 
 
 gate = Gate()
@@ -52,6 +56,22 @@ async def wait() -> str:
     gate.waiting += 1
     await asyncio.to_thread(gate.opened.wait, PATIENCE)
     return "through"
+
+
+@task
+async def count() -> None:
+    gate.counted += 1
+    if gate.counted == 1:
+        gate.act()
+
+
+@task
+async def note_cancel() -> None:
+    gate.waiting += 1
+    try:
+        await asyncio.Event().wait()
+    finally:
+        gate.counted_before_cancel = gate.counted
 
 
 @task
@@ -71,7 +91,7 @@ async def report() -> str:
     return "reported"
 
 
-REGISTRY = Registry((number, wait, block, report))
+REGISTRY = Registry((number, wait, count, note_cancel, block, report))
 
 
 def lease(name: str, ends_in: float = 3600.0, **given: Any) -> Lease:
@@ -110,13 +130,6 @@ def first_death(slots: EventLoop) -> Death:
     while not (deaths := slots.poll(0.1)[1]):
         assert time.monotonic() < ends
     return deaths[0]
-
-
-def until(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.001)
 
 
 def test_requests_are_run_in_order_and_answered_once(slots: EventLoop) -> None:
@@ -224,16 +237,13 @@ def test_a_renewal_prolongs_the_time_that_a_task_sees(slots: EventLoop) -> None:
 
 def test_a_loop_that_never_waits_lets_timers_run(slots: EventLoop) -> None:
     """Requests without end must not keep the loop from cancelling one."""
-    slots.give([over := lease("wait")])
+    slots.give([over := lease("note_cancel")])
     until(lambda: gate.waiting)
-    slots.give([lease("number", n=n) for n in range(20_000)])
-    slots.end(over, "ran too long")
-    num_ended = 0
-    deaths: list[Death] = []
-    while not deaths:
-        found, deaths = slots.poll(1.0)
-        num_ended += len(found)
-    assert num_ended < 20_000
+    gate.act = lambda: slots.end(over, "ran too long")  # in the loop's thread: no race for the GIL
+    slots.give([lease("count") for _ in range(20_000)])
+    first_death(slots)
+    until(lambda: gate.counted == 20_000)
+    assert 0 < gate.counted_before_cancel < 20_000
 
 
 def test_a_wrong_payload_fails_its_request(slots: EventLoop) -> None:
