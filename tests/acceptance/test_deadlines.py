@@ -15,10 +15,12 @@ import pytest
 import sqlalchemy as sa
 
 from rowlease.errors import StoreConflict, StoreTimeout, StoreUnavailable
+from rowlease.events import Events
 from rowlease.model import Begun, NewRequest, Outcome
 from rowlease.store import Store, engine_of, open_store
 from rowlease.store.pool import MAX_OPEN
 from rowlease.store.postgresql.store import PostgresStore
+from rowlease.worker.call_monitor import CallMonitor
 from tests.freezing import Freezer
 from tests.waiting import until
 
@@ -57,6 +59,17 @@ def test_a_call_on_a_session_that_went_silent_ends_and_the_next_one_is_answered(
         through.within(SHORT).depth()
     assert raised.value.maybe_done
     assert isinstance(raised.value.__cause__, psycopg.Error)
+    assert through.depth() == []
+
+
+def test_a_call_and_its_error_are_in_the_block_of_the_monitor(
+    through: Store, proxy: Freezer
+) -> None:
+    calls = CallMonitor(Events())
+    monitored = through.monitored(calls.during).within(SHORT)
+    proxy.freeze()
+    with pytest.raises(StoreTimeout, match=r"^depth: "):
+        monitored.depth()
     assert through.depth() == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -236,6 +238,19 @@ def test_a_deadlock_has_done_nothing_so_any_call_is_made_again(name: str) -> Non
     store = Failing(DEADLOCK, DEADLOCK)
     store._call(name)
     assert store.calls == 3
+
+
+def test_a_call_with_its_repeats_is_one_block_of_the_monitor() -> None:
+    seen = []
+
+    @contextmanager
+    def monitor(name: str) -> Iterator[None]:
+        seen.append(name)
+        yield
+        seen.append("ended")
+
+    Failing(DEADLOCK).monitored(monitor).depth()
+    assert seen == ["depth", "ended"]
 
 
 def test_after_five_deadlocks_the_caller_gets_the_error() -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -16,80 +14,58 @@ PATIENCE = 30.0  # seconds; only a failing test waits that long
 
 
 class Slow:
-    """A store and its notifications; each call lasts until the test ends it."""
+    """A call that lasts until the test ends it."""
 
-    where = "here"
-
-    def __init__(self) -> None:
+    def __init__(self, calls: CallMonitor, name: str = "maintain") -> None:
+        self.calls, self.name = calls, name
         self.begun, self.may_end = threading.Event(), threading.Event()
         self.error: Exception | None = None
-        self.limits: list[timedelta] = []
 
-    def within(self, timeout: timedelta) -> Slow:
-        self.limits.append(timeout)
-        return self
+    def make(self) -> None:
+        with self.calls.during(self.name):
+            self.begun.set()
+            assert self.may_end.wait(PATIENCE)
+            if self.error:
+                raise self.error
 
-    def maintain(self, limit: int) -> int:
-        self.begun.set()
-        assert self.may_end.wait(PATIENCE)
-        if self.error:
-            raise self.error
-        return limit
+    def in_thread(self) -> threading.Thread:
+        thread = threading.Thread(target=self.make, name="rowlease-housekeeping")
+        thread.start()
+        assert self.begun.wait(PATIENCE)
+        return thread
 
-    renew = maintain
-
-    def listen(self, queues: list[str], *, room: bool) -> Slow:
-        return self
-
-
-def through(calls: CallMonitor, store: Slow) -> Any:
-    this: Any = store
-    return calls.through(this)
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.may_end.set()
+        self.make()
 
 
 def test_the_call_that_a_thread_waits_for_is_listed() -> None:
-    store, calls, answers = Slow(), CallMonitor(Events()), []
-    listener = through(calls, store).within(timedelta(seconds=1)).listen([], room=False)
-    for noted, name in ((through(calls, store), "maintain"), (listener, "listen.maintain")):
-        store.begun.clear()
-        store.may_end.clear()
-        thread = threading.Thread(
-            target=lambda: answers.append(noted.maintain(7)),  # noqa: B023
-            name="rowlease-housekeeping",
-        )
-        thread.start()
-        assert store.begun.wait(PATIENCE)
-        (call,) = calls.waiting()
-        assert call[:2] == (name, "housekeeping")
-        store.may_end.set()
-        thread.join(PATIENCE)
-        assert calls.waiting() == []
-    assert answers == [7, 7]
-    assert store.limits == [timedelta(seconds=1)]
-    assert through(calls, store).where == "here"
+    calls = CallMonitor(Events())
+    slow = Slow(calls)
+    thread = slow.in_thread()
+    (call,) = calls.waiting()
+    assert call[:2] == ("maintain", "housekeeping")
+    slow.may_end.set()
+    thread.join(PATIENCE)
+    assert calls.waiting() == []
 
 
 def test_an_unanswered_renewal_is_reported_only_by_its_own_event() -> None:
     emitted: list[Event] = []
     events = Events()
     events.subscribe(emitted.append)
-    store = Slow()
-    store.may_end.set()
-    store.error = StoreTimeout("no answer within 1 s")
     with pytest.raises(StoreTimeout, match=r"^renew: "):
-        through(CallMonitor(events), store).renew(1)
+        Slow(CallMonitor(events), "renew").fail(StoreTimeout("no answer within 1 s"))
     assert emitted == []
 
 
 def test_the_error_of_an_unanswered_call_names_the_call() -> None:
-    store, calls = Slow(), CallMonitor(Events())
-    store.may_end.set()
-    store.error = StoreTimeout("no answer within 1 s")
+    calls = CallMonitor(Events())
     with pytest.raises(StoreTimeout, match=r"^maintain: no answer within 1 s$"):
-        through(calls, store).maintain(1)
-    store.error = StoreUnavailable("away")
+        Slow(calls).fail(StoreTimeout("no answer within 1 s"))
     with pytest.raises(StoreUnavailable, match=r"^away$"):
-        through(calls, store).maintain(1)
+        Slow(calls).fail(StoreUnavailable("away"))
     assert calls.waiting() == []
 
 
@@ -116,11 +92,8 @@ def calls(reported: list[Event]) -> CallMonitor:
 def test_a_stuck_call_is_reported_once_and_so_is_its_answer(
     calls: CallMonitor, reported: list[Event], clock: list[float]
 ) -> None:
-    store = Slow()
-    noted = through(calls, store)
-    thread = threading.Thread(target=noted.maintain, args=[1], name="rowlease-housekeeping")
-    thread.start()
-    assert store.begun.wait(PATIENCE)
+    slow = Slow(calls)
+    thread = slow.in_thread()
     clock.append(100.0 + CALL_SILENT)
     calls.check()
     assert reported == []
@@ -129,13 +102,13 @@ def test_a_stuck_call_is_reported_once_and_so_is_its_answer(
         calls.check()
     stuck = CallStuck("maintain", "housekeeping", CALL_SILENT + STUCK_CALL_CHECK_SECONDS)
     assert reported == [stuck]
-    store.may_end.set()
+    slow.may_end.set()
     thread.join(PATIENCE)
     assert reported == [
         stuck,
         CallAnswered("maintain", "housekeeping", CALL_SILENT + 3 * STUCK_CALL_CHECK_SECONDS),
     ]
-    noted.maintain(1)
+    slow.make()
     calls.check()
     assert len(reported) == 2
 
@@ -143,30 +116,24 @@ def test_a_stuck_call_is_reported_once_and_so_is_its_answer(
 def test_a_call_past_its_own_deadline_is_reported_once_until_the_database_answers(
     calls: CallMonitor, reported: list[Event], clock: list[float]
 ) -> None:
-    store, here = Slow(), threading.current_thread().name
-    noted = through(calls, store)
-    store.may_end.set()
+    slow, here = Slow(calls), threading.current_thread().name
     for error in (StoreTimeout("late"), StoreTimeout("late"), StoreUnavailable("away")):
-        store.error = error
         with pytest.raises(StoreUnavailable):
-            noted.maintain(1)
+            slow.fail(error)
         clock.append(clock[-1] + 5)
     assert reported == [CallStuck("maintain", here, 0.0)]
-    store.error = AccessDenied("a refusal is an answer")
     with pytest.raises(AccessDenied):
-        noted.maintain(1)
+        slow.fail(AccessDenied("a refusal is an answer"))
     assert reported[1:] == [CallAnswered("maintain", here, 15.0)]
 
 
 def test_a_call_that_ends_during_the_check_is_not_reported(
     calls: CallMonitor, reported: list[Event], clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Slow()
-    thread = threading.Thread(target=through(calls, store).maintain, args=[1])
-    thread.start()
-    assert store.begun.wait(PATIENCE)
+    slow = Slow(calls)
+    thread = slow.in_thread()
     seen = calls.waiting()
-    store.may_end.set()
+    slow.may_end.set()
     thread.join(PATIENCE)
     monkeypatch.setattr(calls, "waiting", lambda: seen)
     clock.append(clock[-1] + CALL_SILENT + STUCK_CALL_CHECK_SECONDS)

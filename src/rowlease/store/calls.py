@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, overload
 
@@ -63,6 +64,8 @@ class Calls(ABC):
     _call_timeout: timedelta
     #: The deadline that `within` has set for all calls; None means the defaults.
     _timeout: timedelta | None = None
+    #: The block around each call on the pool, by the routine's name.
+    _monitor: Callable[[str], AbstractContextManager[Any]] = nullcontext
 
     def within(self, timeout: timedelta) -> Self:
         """A copy of this store with this deadline for every call, also for calls of long routines.
@@ -72,6 +75,12 @@ class Calls(ABC):
         bounded = copy.copy(self)
         bounded._timeout = timeout
         return bounded
+
+    def monitored(self, monitor: Callable[[str], AbstractContextManager[Any]]) -> Self:
+        """A copy of this store that makes each call in the block of `monitor(name)`."""
+        monitored = copy.copy(self)
+        monitored._monitor = monitor
+        return monitored
 
     def check_schema(self) -> None:
         """Raise SchemaMismatch unless this version works with the database's schema."""

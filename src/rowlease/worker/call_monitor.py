@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from rowlease.clock import now
 from rowlease.errors import StoreError, StoreTimeout
 from rowlease.events import CallAnswered, CallStuck, Events
-from rowlease.store import Store
 from rowlease.worker.timings import CALL_SILENT
 
 #: Seconds between two checks for stuck calls.
@@ -48,10 +47,6 @@ class CallMonitor:
         self._ends = threading.Lock()
         self._check_at = 0.0
 
-    def through(self, store: Store) -> Store:
-        """Wrap a store, so that its calls are monitored."""
-        return cast("Store", MonitoredStore(store, self, ""))
-
     def waiting(self) -> list[Call]:
         """The calls that are not answered yet, the longest wait first."""
         return sorted(self._waiting.values(), key=lambda call: call.since)
@@ -80,8 +75,9 @@ class CallMonitor:
         if since is not None:
             self._events.emit(CallAnswered(call.name, call.thread, now() - since))
 
-    def make(self, name: str, call: Callable[[], Any]) -> Any:
-        """Make a call in this thread, and monitor it.
+    @contextmanager
+    def during(self, name: str) -> Iterator[None]:
+        """Monitor the call that this thread makes in the block; see `Store.monitored`.
 
         Raises:
             StoreTimeout: the call missed its deadline; the message names the call.
@@ -93,7 +89,7 @@ class CallMonitor:
         self._waiting[key] = this
         is_answered = True
         try:
-            return call()
+            yield
         except StoreTimeout as error:
             is_answered = False
             self._note_stuck(this)
@@ -106,29 +102,3 @@ class CallMonitor:
                 del self._waiting[key]
             if is_answered:
                 self._note_answered(this)
-
-
-class MonitoredStore:
-    """Wraps a store, or its notifications, and monitors every method call."""
-
-    def __init__(self, store: Any, calls: CallMonitor, prefix: str) -> None:
-        self._store = store
-        self._calls = calls
-        self._prefix = prefix
-
-    def within(self, timeout: timedelta) -> MonitoredStore:
-        return MonitoredStore(self._store.within(timeout), self._calls, self._prefix)
-
-    def listen(self, *arguments: Any, **named: Any) -> MonitoredStore:
-        notifications = self._calls.make("listen", lambda: self._store.listen(*arguments, **named))
-        return MonitoredStore(notifications, self._calls, "listen.")
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._store, name)
-        if not callable(attribute):
-            return attribute
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            return self._calls.make(self._prefix + name, lambda: attribute(*arguments, **named))
-
-        return call

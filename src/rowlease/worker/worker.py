@@ -198,7 +198,7 @@ class Worker:
         settings, events = self._settings, self._events
         is_burst, lease = settings.burst, settings.lease
         calls = CallMonitor(events)
-        store = calls.through(store)
+        store = store.monitored(calls.during)
         leases = Leases(store, events)
         exchanger = Exchanger(
             store, self.worker_id, self._queue_order, self._tasks, leases, events, lease=lease

@@ -98,7 +98,8 @@ class PostgresStore(Store):
         if key not in self._calls:
             self._calls[key] = call.text(for_psycopg)
         try:
-            return self._call_own(self._calls[key], call.arguments, self._time_for(name))
+            with self._monitor(name):
+                return self._call_own(self._calls[key], call.arguments, self._time_for(name))
         except UnicodeEncodeError as error:
             raise InvalidRequest(unencodable(error)) from error
 
@@ -204,7 +205,8 @@ class PostgresStore(Store):
         raise found from error
 
     def listen(self, queues: Sequence[str]) -> PostgresNotifications:
-        return self._listen(queues)
+        with self._monitor("listen"):
+            return self._listen(queues)
 
     def _listen(self, *arguments: Any, **named: Any) -> PostgresNotifications:
         try:

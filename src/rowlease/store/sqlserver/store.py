@@ -131,14 +131,15 @@ class SqlServerStore(Store):
                 self._raise(error)
         timeout = self._time_for(name)
         ends = time.monotonic() + timeout.total_seconds()
-        for pause in (*islice(Backoff(0.03, 1.0), MAX_REPEATS), math.inf):
-            try:
-                return self._call_once(call, ends - time.monotonic())
-            except StoreError as error:
-                left = ends - time.monotonic()
-                if pause > left or not self._is_repeatable(name, arguments, error):
-                    raise
-            time.sleep(pause)
+        with self._monitor(name):
+            for pause in (*islice(Backoff(0.03, 1.0), MAX_REPEATS), math.inf):
+                try:
+                    return self._call_once(call, ends - time.monotonic())
+                except StoreError as error:
+                    left = ends - time.monotonic()
+                    if pause > left or not self._is_repeatable(name, arguments, error):
+                        raise
+                time.sleep(pause)
         raise AssertionError("unreachable")
 
     async def _call_async(
