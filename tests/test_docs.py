@@ -643,36 +643,37 @@ def test_every_file_in_backticks_is_there(repository: Path) -> None:
 
 
 #: What a reader of "Add a verb of operators" adds for `drop`, which is like `purge`: to each file,
-#: a text and what it becomes.
+#: texts and what they become.
 VERB = {
-    "src/rowlease/model/verbs.py": (
-        '    "purge": Verb(\n',
-        '    "drop": Verb("Drop", "Delete.", "", "dropped", _WAITING, _WAITING),\n'
-        '    "purge": Verb(\n',
-    ),
-    "src/rowlease/client/operations.py": (
-        "    def purge(self",
-        "    def drop(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:\n"
-        '        return self._operate("drop", {}, text, given)\n\n'
-        "    def purge(self",
-    ),
-    "sql/postgresql/operate/internal/verbs.sql": (
-        "    ('purge',",
-        "    ('drop', array['Scheduled', 'Pending'], array['Scheduled', 'Pending']),\n"
-        "    ('purge',",
-    ),
-    "sql/postgresql/operate/internal/do_verb.sql": (
-        "p_verb in ('cancel', 'purge')",
-        "p_verb in ('cancel', 'purge', 'drop')",
-    ),
+    "src/rowlease/model/verbs.py": {
+        '    "purge": Verb(\n': (
+            '    "drop": Verb("Drop", "Delete.", "", "dropped", _WAITING, _WAITING),\n'
+            '    "purge": Verb(\n'
+        )
+    },
+    "src/rowlease/client/operations.py": {
+        "    def purge(self": (
+            "    def drop(self, text: str | None = None, **given: Unpack[Operate]) -> Operation:\n"
+            '        return self._operate("drop", {}, text, given)\n\n'
+            "    def purge(self"
+        )
+    },
+    "sql/postgresql/operate/internal/verbs.sql": {
+        "    ('purge',": (
+            "    ('drop', array['Scheduled', 'Pending'], array['Scheduled', 'Pending']),\n"
+            "    ('purge',"
+        )
+    },
+    "sql/postgresql/operate/internal/do_verb.sql": {
+        "p_verb in ('cancel', 'purge')": "p_verb in ('cancel', 'purge', 'drop')"
+    },
 }
 
 
 #: The same for "Add a routine". A file that is not there yet has no text to change.
 ROUTINE = {
-    "sql/postgresql/operate/oldest_waiting.sql": (
-        "",
-        """-- oldest_waiting: measure how long the first request of each queue has waited.
+    "sql/postgresql/operate/oldest_waiting.sql": {
+        "": """-- oldest_waiting: measure how long the first request of each queue has waited.
 -- params:   none
 -- returns:  queue_name text, seconds bigint
 -- errors:   none
@@ -684,33 +685,51 @@ as $$
   select q.queue_name::text, extract(epoch from max(rowlease.now() - q.due_time))::bigint
     from rowlease.queue q where q.status = 'Pending' group by q.queue_name;
 $$;
-""",
-    ),
-    "sql/postgresql/grants.sql": (
-        "rowlease.list_workers, rowlease.list_ready,",
-        "rowlease.list_workers, rowlease.list_ready, rowlease.oldest_waiting,",
-    ),
-    "src/rowlease/store/operate.py": (
-        "    def list_ready(",
-        "    def oldest_waiting(self) -> list[Any]:\n"
-        '        return self._rows(("queue_name", "seconds"), "oldest_waiting")\n\n'
-        "    def list_ready(",
-    ),
+"""
+    },
+    "sql/postgresql/grants.sql": {
+        "rowlease.list_workers, rowlease.list_ready,": (
+            "rowlease.list_workers, rowlease.list_ready, rowlease.oldest_waiting,"
+        )
+    },
+    "src/rowlease/store/operate.py": {
+        "    def list_ready(": (
+            "    def oldest_waiting(self) -> list[Any]:\n"
+            '        return self._rows(("queue_name", "seconds"), "oldest_waiting")\n\n'
+            "    def list_ready("
+        )
+    },
 }
 
 
-def follow(repository: Path, heading: str, edits: dict[str, tuple[str, str]], copy: Path) -> None:
+#: The same for "Add an option of `@task`".
+OPTION = {
+    "src/rowlease/tasks/settings.py": {
+        '("queue", "executor",': '("queue", "group_key", "executor",',
+        "    queue: str | None = None\n": (
+            "    queue: str | None = None\n    group_key: str | None = None\n"
+        ),
+        "    queue: str | None\n": "    queue: str | None\n    group_key: str | None\n",
+    },
+    "src/rowlease/tasks/task.py": {
+        'for name in ("queue", "priority",': 'for name in ("queue", "group_key", "priority",'
+    },
+}
+
+
+def follow(repository: Path, heading: str, edits: dict[str, dict[str, str]], copy: Path) -> None:
     """Make these changes, all of which the recipe names, in a copy of the sources."""
     page = (repository / "CONTRIBUTING.md").read_text()
     recipe = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     for folder in ("src", "sql", "migrations"):
         shutil.copytree(repository / folder, copy / folder)
-    for path, (text, added) in edits.items():
+    for path, changes in edits.items():
         folder, _, name = path.rpartition("/")
         assert path in recipe or (f"{folder}/" in recipe and f"`{name}`" in recipe), path
-        before = (copy / path).read_text() if text else ""
-        assert before.count(text) == 1, path
-        (copy / path).write_text(before.replace(text, added))
+        for text, added in changes.items():
+            before = (copy / path).read_text() if text else ""
+            assert before.count(text) == 1, (path, text)
+            (copy / path).write_text(before.replace(text, added))
 
 
 def test_the_recipe_of_a_verb_leads_to_a_command(
@@ -733,6 +752,25 @@ def test_the_recipe_of_a_routine_leads_to_a_call(
     program(tmp_path, dsn, "-m", "rowlease", "enqueue", "idle", source=source)
     call = "from rowlease import Client\nwith Client() as c: print(*c.store.oldest_waiting())"
     assert program(tmp_path, dsn, "-c", call, source=source).startswith("('default', ")
+
+
+def test_the_recipe_of_an_option_leads_to_a_setting_of_requests(
+    repository: Path, tmp_path: Path, dsn: str
+) -> None:
+    follow(repository, "Add an option of `@task`", OPTION, tmp_path)
+    (tmp_path / "app.py").write_text("""
+from rowlease import RowleaseError, task
+mail = task(group_key="a")(print)
+for each in (mail, mail.with_options(group_key="b")):
+    print(each.request().new.group_key)
+try:
+    task(group_key=7)(print)
+except RowleaseError as error:
+    print(error)
+""")
+    a, b, refused = program(tmp_path, dsn, "app.py", source=tmp_path / "src").splitlines()
+    assert (a, b) == ("a", "b")
+    assert refused.startswith("task print: group_key is 7; ")
 
 
 def glossary(repository: Path, column: str) -> list[str]:
