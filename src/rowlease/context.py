@@ -32,11 +32,15 @@ class AttemptedRequest(Protocol):
     @property
     def queue_name(self) -> str: ...
     @property
+    def kind(self) -> str: ...
+    @property
     def lock_token(self) -> int: ...
     @property
     def num_attempts(self) -> int: ...
     @property
     def max_attempts(self) -> int: ...
+    @property
+    def load_id(self) -> str | None: ...
     @property
     def headers(self) -> str | None: ...
 
@@ -75,6 +79,16 @@ class Context:
     def queue_name(self) -> str:
         """The queue that the request was claimed from."""
         return self._request.queue_name
+
+    @property
+    def kind(self) -> str:
+        """The name of the task."""
+        return self._request.kind
+
+    @property
+    def load_id(self) -> str | None:
+        """The id of the load or of the batch that the request belongs to; None if there is none."""
+        return self._request.load_id
 
     @property
     def lock_token(self) -> int:

@@ -12,6 +12,8 @@ from rowlease.events import (
     ChildDied,
     Disowned,
     Event,
+    EventLoopBlocked,
+    EventLoopFreed,
     Events,
     Failed,
     HousekeepingRefused,
@@ -55,6 +57,8 @@ LEVELS: dict[type[Event], int] = {
     RenewalsLost: logging.WARNING,
     RenewalsRecovered: logging.INFO,
     ChildDied: logging.WARNING,
+    EventLoopBlocked: logging.WARNING,
+    EventLoopFreed: logging.WARNING,
     WorkerSpawned: logging.INFO,
     WorkerDied: logging.WARNING,
     SupervisorStopping: logging.INFO,
@@ -94,12 +98,12 @@ def log(event: Event) -> None:
     shown = dict(
         pair for field in fields(event) for pair in _shown(field.name, getattr(event, field.name))
     )
-    line = " ".join([name, *(f"{key}={_quoted(value)}" for key, value in shown.items())])
+    line = " ".join([name, *(f"{key}={quoted(value)}" for key, value in shown.items())])
     extra = {"event": name.replace(" ", "_"), **shown}
     logger.log(LEVELS.get(type(event), logging.DEBUG), "%s", line, extra=extra)
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
     """The value in a line, where it cannot be taken for another field or line."""
     is_text = isinstance(value, str) and not UNQUOTED.fullmatch(value)
     return visible(repr(value) if is_text else str(value))

@@ -195,6 +195,28 @@ class CancelRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class EventLoopBlocked(Event):
+    """A coroutine has kept the event loop from running for `seconds`; all other tasks wait.
+
+    Attributes:
+        request: the request whose task blocks; None if it is not known.
+        place: the line in a coroutine that does not return: `file:line in function`.
+    """
+
+    request: LeasedRequest | None
+    seconds: float
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventLoopFreed(Event):
+    """The event loop runs again. It was blocked for `seconds`."""
+
+    request: LeasedRequest | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ChildStarted(Event):
     """A child process is ready to run tasks."""
 

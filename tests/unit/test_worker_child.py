@@ -42,7 +42,7 @@ class NoLink:
     def report_progress(self, number: int, fraction: float, note: str) -> None: ...
 
 
-GIVEN = wire.GivenRequest(0, math.inf, 7, "mail", 1, 2, 5, None, b"{}")
+GIVEN = wire.GivenRequest(0, math.inf, 7, "mail", 1, 2, 5, None, None, b"{}")
 CONTEXT = Context(GIVEN, 1, math.inf, NoLink())
 
 

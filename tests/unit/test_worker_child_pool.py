@@ -233,11 +233,11 @@ def test_a_process_that_a_task_starts_inherits_no_pipe(slots: ChildPool) -> None
 
 
 def test_children_hold_their_own_pipes_only(slots: ChildPool, emitted: list[Event]) -> None:
-    """Requests, outcomes and the kill pipe: one end of each is the child's."""
+    """Requests, outcomes, output and the kill pipe: one end of each is the child's."""
     with closing(ChildPool(set_up(Registry([act])), 1, Events())) as others:
         others.start(cancelled=lambda: False)
         first, second = (pipes(one.runners[0].pid) for one in (slots, others))
-        assert len(first) == len(second) == 3
+        assert len(first) == len(second) == 4
         assert not first & second
 
 

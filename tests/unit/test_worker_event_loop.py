@@ -18,11 +18,13 @@ import pytest
 
 from rowlease.clock import now
 from rowlease.context import current
+from rowlease.events import Event, EventLoopBlocked, EventLoopFreed, Events
 from rowlease.model import Failure, LeasedRequest
 from rowlease.tasks.task import Registry, task
 from rowlease.worker.attempt import NotRun, Returned
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended
+from rowlease.worker.slots import block_watch
 from rowlease.worker.slots.event_loop import EventLoop
 from rowlease.worker.slots.slot import Death
 from tests.waiting import until
@@ -84,6 +86,21 @@ def block() -> bool:
 
 
 @task
+async def hold() -> None:
+    await keep_the_loop()
+
+
+async def keep_the_loop() -> None:
+    gate.waiting += 1
+    assert gate.opened.wait(PATIENCE)
+
+
+@task
+async def hold_within() -> None:
+    await asyncio.create_task(keep_the_loop())
+
+
+@task
 async def report() -> str:
     current().progress(0.5, "ä" * 400)
     gate.waiting += 1
@@ -91,7 +108,7 @@ async def report() -> str:
     return "reported"
 
 
-REGISTRY = Registry((number, wait, count, note_cancel, block, report))
+REGISTRY = Registry((number, wait, count, note_cancel, block, hold, hold_within, report))
 
 
 def lease(name: str, ends_in: float = 3600.0, **given: Any) -> Lease:
@@ -105,10 +122,17 @@ def lease(name: str, ends_in: float = 3600.0, **given: Any) -> Lease:
 
 
 @pytest.fixture
-def slots() -> Iterator[EventLoop]:
+def emitted() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def slots(emitted: list[Event]) -> Iterator[EventLoop]:
     global gate
     gate = Gate()
-    with closing(EventLoop(REGISTRY, NUM_SLOTS, "thread")) as slots, ExitStack() as stack:
+    events = Events()
+    events.subscribe(emitted.append)
+    with closing(EventLoop(REGISTRY, NUM_SLOTS, "thread", events)) as slots, ExitStack() as stack:
         slots.start(cancelled=lambda: False)
         stack.callback(gate.opened.set)
         yield slots
@@ -254,7 +278,7 @@ def test_a_wrong_payload_fails_its_request(slots: EventLoop) -> None:
 
 
 def test_a_signal_handler_may_call_wake_wherever_it_interrupts_poll() -> None:
-    slots = EventLoop(Registry(()), 1, "coroutine")
+    slots = EventLoop(Registry(()), 1, "coroutine", Events())
 
     def interrupt(frame: FrameType, event: str, argument: object) -> Any:
         slots.wake()  # as a signal handler would: between two lines of the interrupted thread
@@ -270,3 +294,44 @@ def test_a_signal_handler_may_call_wake_wherever_it_interrupts_poll() -> None:
     thread.join(PATIENCE)
     slots.close()
     assert not thread.is_alive()
+
+
+#: Python 3.11 does not tell which request the tasks of a task belong to.
+WITHIN = pytest.param(
+    "hold_within", marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12")
+)
+
+
+@pytest.mark.parametrize("name", ["hold", WITHIN])
+def test_a_task_that_blocks_the_event_loop_is_named(
+    name: str, slots: EventLoop, emitted: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_watch, "BLOCKED_SECONDS", 0.0)
+    monkeypatch.setattr(block_watch, "BLOCK_CHECK_SECONDS", 0.0)
+    slots.give([blocking := lease(name)])
+    until(lambda: gate.waiting, PATIENCE)
+    until(lambda: slots.poll(0) and emitted, PATIENCE)
+    (blocked,) = emitted
+    assert isinstance(blocked, EventLoopBlocked)
+    assert blocked.request is blocking.request
+    assert blocked.place.startswith(f"{__file__}:")
+    assert blocked.place.endswith(" in keep_the_loop")
+    gate.opened.set()
+    ended(slots, 1)
+    freed = until(lambda: slots.poll(0) and emitted[1:], PATIENCE)[0]
+    assert isinstance(freed, EventLoopFreed)
+    assert freed.request is blocking.request
+    assert freed.seconds >= blocked.seconds
+
+
+def test_a_loop_whose_tasks_wait_is_not_blocked(
+    slots: EventLoop, emitted: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_watch, "BLOCK_CHECK_SECONDS", 0.0)
+    slots.give([lease("wait")])
+    until(lambda: gate.waiting, PATIENCE)
+    for _ in range(100):
+        slots.poll(0.001)
+    assert emitted == []
+    gate.opened.set()
+    ended(slots, 1)

@@ -11,9 +11,12 @@ import select
 import sys
 import threading
 from collections import deque
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, TextIO, cast
 
+from rowlease.event_log import quoted
+from rowlease.log_fields import FIELDS, RequestFields, plain
 from rowlease.visible import visible
 
 #: The attributes that every log record has. Other attributes are the fields of an event; see
@@ -22,6 +25,8 @@ STANDARD_ATTRIBUTES = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 #: The maximum number of strings (lines of the log) that may wait while stderr is blocked.
 MAX_WAITING = 10_000
+#: The maximum number of strings in one write.
+WRITTEN_AT_ONCE = 200
 #: The longest time in seconds for writing the waiting strings at the end of the process.
 LAST_WRITES_SECONDS = 2.0
 
@@ -79,14 +84,20 @@ class WriteBehind(io.TextIOBase):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._texts)
-                data = self._texts[0]  # stays in the buffer until it is written: see `drain`
+                # They stay in the buffer until they are written: see `drain`. Many are written at
+                # once, because each write may wait for a thread that computes.
+                count = min(len(self._texts), WRITTEN_AT_ONCE)
+                data = b"".join(islice(self._texts, count))
             was_written = self._write(data)
+            with self._changed:
+                self._num_dropped += 0 if was_written else count
+                for _ in range(count - 1):
+                    self._texts.popleft()
+                self._is_full = self._is_full and len(self._texts) > self._most // 2
             if was_written:
                 self._log_dropped()
             with self._changed:
-                self._num_dropped += not was_written
                 self._texts.popleft()
-                self._is_full = self._is_full and len(self._texts) > self._most // 2
                 self._changed.notify_all()
 
     def _log_dropped(self) -> None:
@@ -117,14 +128,27 @@ def write_behind_stderr() -> None:
 
 
 class TextLines(logging.Formatter):
-    """Formats a record as a line of text. The lines of its traceback are indented."""
+    """Formats a record as a line of text. The lines of its traceback are indented.
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return visible(super().formatMessage(record))
+    The record of a task ends with the fields of its request.
+    """
 
-    def formatException(self, ei: Any) -> str:
-        lines = super().formatException(ei).split("\n")
-        return "\n".join(f"  {visible(line)}" for line in lines)
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record)
+        line = self.formatMessage(record)
+        if not hasattr(record, "event"):
+            shown = ((name, getattr(record, name, None)) for name in FIELDS)
+            fields = (f" {name}={quoted(value)}" for name, value in shown if value is not None)
+            line += "".join(fields)
+        more = [traceback_of(self, record), record.stack_info]
+        lines = [visible(each) for text in more if text for each in text.split("\n")]
+        return "\n  ".join([visible(line), *lines])
+
+
+def traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    """The traceback of a record. Children send it as text."""
+    return formatter.formatException(record.exc_info) if record.exc_info else record.exc_text
 
 
 class JsonLines(logging.Formatter):
@@ -146,23 +170,22 @@ class JsonLines(logging.Formatter):
         else:
             line["message"] = record.getMessage()
         line |= fields
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+        if exception := traceback_of(self, record):
+            line["exception"] = exception
         return json.dumps(line, default=plain)
 
 
-def plain(value: object) -> object:
-    """The JSON value for a value of another type: seconds for a duration, else text."""
-    return value.total_seconds() if isinstance(value, timedelta) else str(value)
-
-
-def set_up_logging(form: str, level: str, *, with_process: bool = False) -> logging.Logger:
+def set_up_logging(
+    form: str, level: str, *, with_process: bool = False, of_tasks: bool = False
+) -> logging.Logger:
     """Log to stderr, and return rowlease's logger.
 
     Args:
         form: the format, `text` or `json`.
-        level: the level of rowlease's logger. The level of other loggers is `warning`.
+        level: the level of rowlease's logger.
         with_process: true to write the process id into lines of text.
+        of_tasks: true if this process runs tasks: all loggers have this level, and the records of a
+            task have its request. Otherwise the level of other loggers is `warning`.
     """
     process = "%(process)d " if with_process else ""
     handler = logging.StreamHandler()
@@ -171,7 +194,8 @@ def set_up_logging(form: str, level: str, *, with_process: bool = False) -> logg
         if form == "json"
         else TextLines(f"%(asctime)s {process}%(levelname)s %(message)s")
     )
-    logging.basicConfig(handlers=[handler])
+    handler.addFilter(RequestFields())
+    logging.basicConfig(level=level.upper() if of_tasks else None, handlers=[handler])
     logger = logging.getLogger("rowlease")
     logger.setLevel(level.upper())
     return logger

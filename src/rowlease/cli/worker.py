@@ -178,7 +178,7 @@ def worker(
     settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)
     several = settings.processes > 1
     write_behind_stderr()
-    set_up_logging(log_format, log_level, with_process=several)
+    set_up_logging(log_format, log_level, with_process=several, of_tasks=True)
     with database_of_tasks(dsn) as place:
         if supervised is not None:
             run_supervised(tasks, place, supervised, settings, is_counted=health is not None)

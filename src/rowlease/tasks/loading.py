@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import runpy
 import sys
@@ -148,7 +147,7 @@ def registry_of(tasks: Tasks) -> Registry:
     return found
 
 
-def set_up(tasks: Registry) -> bytes:
+def set_up(tasks: Registry) -> dict[str, Any]:
     """The message that tells a child process how to import these tasks.
 
     Raises:
@@ -171,14 +170,12 @@ def set_up(tasks: Registry) -> bytes:
             )
         places.append((module, qualname, each.name))
     path = [entry or os.getcwd() for entry in sys.path]
-    return json.dumps(
-        {
-            "path": path,
-            "arguments": sys.argv,
-            "script": script and os.path.realpath(script),
-            "tasks": places,
-        }
-    ).encode()
+    return {
+        "path": path,
+        "arguments": sys.argv,
+        "script": script and os.path.realpath(script),
+        "tasks": places,
+    }
 
 
 def load_places(places: Iterable[Place], script: str | None = None) -> list[Task[..., Any]]:

@@ -25,7 +25,7 @@ from rowlease.model import Failure
 from rowlease.tasks.loading import load_places
 from rowlease.tasks.task import Task
 from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked, describe, failed
-from rowlease.worker.slots import wire
+from rowlease.worker.slots import output, wire
 from rowlease.worker.slots.shared_memory import (
     BEGUN,
     MEMORY_BYTES,
@@ -42,14 +42,19 @@ WAKE = wire.frame(wire.answer(0, wire.WAKE))
 _is_forked = False
 
 
-def start(set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int) -> None:
+def start(
+    set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int, output_fd: int
+) -> None:
     """Import the tasks, then run requests until the worker closes the pipe."""
+    if set_up["levels"] is not None:
+        output.redirect(output_fd, set_up["levels"])
     try:
         tasks = load_places(set_up["tasks"], set_up["script"])
     except BaseException as error:
         broken = wire.answer(0, wire.BROKEN, body=describe(error).encode())
         wire.write(outcomes_fd, wire.frame(broken))
         return
+    wire.GivenRequest.kinds = [task.name for task in tasks]
     search_less()
     os.register_at_fork(after_in_child=mark_forked)
     wire.write(outcomes_fd, wire.frame(wire.answer(0, wire.READY)))
@@ -82,6 +87,8 @@ def serve(
                 ending = run(tasks[request.task_number], context, request.payload)
                 if _is_forked:
                     os._exit(0)  # the task has forked this process, and has returned in it
+                if output.unfinished:
+                    output.end_lines()
                 restore_streams(copies, closed)
             code, body = wire.packed(ending)
             answer = wire.answer(number, code, now() - started, body)
@@ -128,7 +135,7 @@ def restore_streams(copies: list[tuple[int, int, str]], closed: select.poll) -> 
         if is_any_closed and not is_open(fd):
             os.dup2(copy, fd)
         if getattr(getattr(sys, name), "closed", False):
-            setattr(sys, name, os.fdopen(fd, "w", buffering=1, closefd=False))
+            setattr(sys, name, output.open_stream(name, fd))
 
 
 def is_open(fd: int) -> bool:

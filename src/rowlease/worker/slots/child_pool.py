@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from threading import Thread
+from typing import Any
 
 from rowlease.backoff import Backoff
 from rowlease.clock import now
@@ -21,6 +23,9 @@ from rowlease.worker.timings import SLOTS_SHUTDOWN
 #: Seconds after which a child certainly sees that the worker waits, and wakes it. Until then, the
 #: worker looks for answers itself.
 SEEN_SECONDS = 0.01
+#: Seconds in which the last lines of the children are logged when the worker ends. Their pipes are
+#: open for longer only if a task has left a process that was forked from its child.
+LAST_OUTPUT = 0.5
 
 
 class ChildPool:
@@ -37,7 +42,7 @@ class ChildPool:
 
     unit = "process"
 
-    def __init__(self, set_up: bytes, count: int, events: Events) -> None:
+    def __init__(self, set_up: dict[str, Any], count: int, events: Events) -> None:
         self.runners: list[ChildProcess] = []
         self.num_deaths = 0
         self._set_up = set_up
@@ -48,6 +53,7 @@ class ChildPool:
         self._import_error: str | None = None
         self._answers: list[Ended[Ending]] = []
         self._deaths: list[Death] = []
+        self._outputs: list[Thread] = []
         self._selector = selectors.DefaultSelector()
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
@@ -116,6 +122,9 @@ class ChildPool:
         for child in self.runners:
             child.close(max(0.0, until - now()))
         self.runners.clear()
+        until = max(until, now() + LAST_OUTPUT)
+        for output in self._outputs:
+            output.join(max(0.0, until - now()))
         self._selector.close()
         self._waker.close()
         self._woken.close()
@@ -130,6 +139,8 @@ class ChildPool:
             self._start_later(slot)
             return
         self.runners.append(child)
+        self._outputs = [one for one in self._outputs if one.is_alive()]
+        self._outputs.append(child.output)
         self._selector.register(child.outcomes_fd, selectors.EVENT_READ, partial(self._read, child))
         if child.pidfd is not None:
             self._selector.register(child.pidfd, selectors.EVENT_READ, partial(self._remove, child))

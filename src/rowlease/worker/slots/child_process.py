@@ -7,19 +7,22 @@ running worker.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from rowlease.clock import now
 from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended
-from rowlease.worker.slots import child_program, wire
+from rowlease.worker.slots import child_program, output, wire
 from rowlease.worker.slots.shared_memory import SharedMemory
 
 F_SETSIG = 10
@@ -86,9 +89,10 @@ class ChildProcess:
         num_blocked: 1 if the child has been running one request for a long time, else 0.
         take_back_at: when to call `finish_take_back`; None while none has been started.
         is_watched_for_writing: whether the selector waits until the pipe of requests has room.
+        output: the thread that logs what the child logs and prints. It ends after the child.
     """
 
-    def __init__(self, slot: int, set_up: bytes) -> None:
+    def __init__(self, slot: int, set_up: dict[str, Any]) -> None:
         self.slot = slot
         self.held: deque[Lease | None] = deque()
         self.load = 0
@@ -109,7 +113,8 @@ class ChildProcess:
         self._kill_pipe = KillPipe()
         requests, self._requests = os.pipe()
         self._outcomes, outcomes = os.pipe()
-        child_ends = (requests, outcomes, self._memory.fd)
+        self._output, output_fd = os.pipe()
+        child_ends = (requests, outcomes, self._memory.fd, output_fd)
         inherited = (*child_ends, self._kill_pipe.fd)
         try:
             # The child has its own process group. So Ctrl-C in a terminal reaches only the worker.
@@ -123,6 +128,7 @@ class ChildProcess:
         except OSError:
             os.close(self._requests)
             os.close(self._outcomes)
+            os.close(self._output)
             self._kill_pipe.cut()
             raise
         finally:
@@ -133,7 +139,12 @@ class ChildProcess:
         self.pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         os.set_blocking(self._requests, False)
         os.set_blocking(self._outcomes, False)
-        self._outgoing += wire.frame(set_up)
+        self.output = threading.Thread(
+            target=output.relay, args=(self._output,), name="rowlease-output", daemon=True
+        )
+        self.output.start()
+        message = json.dumps({**set_up, "levels": output.levels()})
+        self._outgoing += wire.frame(message.encode())
         self.write()
 
     # -- giving and taking back ------------------------------------------------------------------

@@ -21,9 +21,10 @@ from typing import Any
 FRAME_SIZE = struct.Struct("=I")
 
 
-def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) -> None:
+def main(*fds: int) -> None:
     """Run requests until the worker closes the pipe."""
-    for fd in (requests_fd, outcomes_fd, memory_fd, kill_pipe_fd):
+    requests_fd, outcomes_fd, memory_fd, output_fd, _kill_pipe_fd = fds
+    for fd in fds:
         os.set_inheritable(fd, False)  # processes that a task starts must not keep the pipes open
     raise_oom_score()
     # The handler must be registered before READY is sent, because then the worker may send the
@@ -38,7 +39,7 @@ def main(requests_fd: int, outcomes_fd: int, memory_fd: int, kill_pipe_fd: int) 
 
     from rowlease.worker.slots.child_loop import start
 
-    start(set_up, requests_fd, outcomes_fd, memory_fd)
+    start(set_up, requests_fd, outcomes_fd, memory_fd, output_fd)
 
 
 def read_set_up(fd: int) -> dict[str, Any] | None:

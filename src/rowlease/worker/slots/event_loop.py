@@ -22,10 +22,12 @@ from rowlease import middleware
 from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
+from rowlease.events import Events
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker.attempt import NOTHING, Ending, NotRun, Returned, failed
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended
+from rowlease.worker.slots.block_watch import BlockWatch
 from rowlease.worker.slots.shared_memory import MAX_NOTE
 from rowlease.worker.slots.slot import Death
 from rowlease.worker.slots.task_threads import TaskThreads
@@ -51,7 +53,7 @@ class EventLoop:
 
     num_deaths = 0
 
-    def __init__(self, tasks: Registry, count: int, unit: str) -> None:
+    def __init__(self, tasks: Registry, count: int, unit: str, events: Events) -> None:
         self.unit = unit
         self.num_slots = count
         self.num_blocked = 0
@@ -78,6 +80,7 @@ class EventLoop:
         self._threads = TaskThreads()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="rowlease-coroutines", daemon=True)
+        self._watch = BlockWatch(self._loop, self._running, events)
 
     def start(self, cancelled: Callable[[], bool]) -> None:
         """Start the event loop."""
@@ -158,6 +161,7 @@ class EventLoop:
 
     def poll(self, pause: float) -> tuple[list[Ended[Ending]], list[Death]]:
         """Wait up to `pause` seconds for answers and deaths, and return them."""
+        self._watch.look(self._thread)
         with suppress(Empty):
             self._wakes.get(timeout=pause)
             for _ in range(self._wakes.qsize()):  # not until it is empty: a signal may add to it

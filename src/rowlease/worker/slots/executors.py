@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError
 from rowlease.events import Events
@@ -36,12 +36,12 @@ class Executor(NamedTuple):
     name: str
     concurrency: int
     prefetch: int
-    set_up: bytes | None
+    set_up: dict[str, Any] | None
 
     def slots(self, tasks: Registry, events: Events) -> ChildPool | EventLoop:
         """Create the slots without starting them."""
         if self.set_up is None:
-            return EventLoop(tasks, self.concurrency, self.name)
+            return EventLoop(tasks, self.concurrency, self.name, events)
         return ChildPool(self.set_up, self.concurrency, events)
 
 

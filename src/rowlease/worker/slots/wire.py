@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -47,8 +47,16 @@ class GivenRequest(msgspec.Struct, array_like=True, gc=False):
     lock_token: int
     num_attempts: int
     max_attempts: int
+    load_id: str | None
     headers: str | None
     payload: bytes
+
+    #: The kinds of the tasks, by their numbers.
+    kinds: ClassVar[list[str]] = []
+
+    @property
+    def kind(self) -> str:
+        return self.kinds[self.task_number]
 
 
 #: The number of the request, a code, the run time in seconds, and a body. Requests are numbered in
@@ -133,6 +141,7 @@ def request_frames(leases: Sequence[Lease]) -> Iterator[bytes]:
                 request.lock_token,
                 request.num_attempts,
                 request.max_attempts,
+                request.load_id,
                 headers,
                 payload,
             )
