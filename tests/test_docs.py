@@ -475,7 +475,6 @@ def test_queues_in_python_do_what_the_page_says(
 #: The snippets of other languages than the shell's that no test executes, and why.
 NOT_RUN = {
     "docs/integrations.md: # dags/flights.py": "it needs Airflow's provider for Spark",
-    "docs/integrations.md: # settings.py, beside DATABASES": "the tests have settings of their own",
     "docs/sqlserver.md: create login shop with password = '…';": "a login belongs to the server",
     "docs/sqlserver.md: create database on_test; create database off_test;": "databases and their "
     "users belong to the server",

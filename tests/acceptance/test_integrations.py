@@ -1,14 +1,12 @@
 """The integrations, run with the real frameworks.
 
-Frameworks that need another interpreter run there: ROWLEASE_TEST_DJANGO6_PYTHON (with Django 6) and
-ROWLEASE_TEST_AIRFLOW_PYTHON (with Airflow 3) name one that has rowlease installed. `make test`
-installs one with Django 6 into .venv/django6.
+Airflow needs another interpreter: ROWLEASE_TEST_AIRFLOW_PYTHON names one that has Airflow 3 and
+rowlease installed. Those of Django are in test_django.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -31,15 +29,6 @@ from rowlease.model import Outcome
 from rowlease.testing import drain_async
 
 Sql = Callable[..., list[tuple[Any, ...]]]
-
-
-def interpreter(variable: str, framework: str) -> str:
-    """The interpreter that has a framework; else the test is skipped."""
-    installed = Path(sys.prefix) / "django6" / "bin" / "python"
-    found = os.environ.get(variable) or (installed if framework == "Django 6" else "")
-    if not found or not Path(found).exists():
-        pytest.skip(f"{variable} names no Python with {framework}")
-    return str(found)
 
 
 def run(python: str, folder: Path, *arguments: str, **environment: str) -> str:
@@ -85,155 +74,6 @@ def test_an_application_opens_the_client_and_endpoints_get_it(dsn: str) -> None:
             assert (answer.status_code, answer.json()) == (200, 42)
 
     asyncio.run(main())
-
-
-# -- Django ----------------------------------------------------------------------------------------
-
-SETTINGS = """
-    from importlib.util import find_spec
-    import os
-    from urllib.parse import urlsplit, unquote
-
-    url = urlsplit(os.environ["SITE_DSN"])
-    DATABASES = {"default": {
-        "ENGINE": "django.db.backends.postgresql", "NAME": url.path[1:], "HOST": url.hostname,
-        "PORT": url.port, "USER": unquote(url.username), "PASSWORD": unquote(url.password or ""),
-    }}
-    INSTALLED_APPS = ["shop"] + ([] if find_spec("django.tasks") else ["django_tasks"])
-    USE_TZ = True
-    SECRET_KEY = "x"
-    TASKS = {"default": {
-        "BACKEND": "rowlease.integrations.django_tasks.RowleaseBackend",
-        "QUEUES": ["default", "mail"],
-    }}
-"""
-TASKS = """
-    try:
-        from django.tasks import task
-    except ModuleNotFoundError:
-        from django_tasks import task
-
-
-    @task
-    def add(a, b=1):
-        return {"sum": a + b}
-
-
-    @task(priority=100, queue_name="mail")
-    async def send(to):
-        return f"sent to {to}"
-
-
-    @task(takes_context=True)
-    def fail(context, why):
-        if context.attempt >= 1:
-            raise ValueError(why)
-"""
-PROGRAM = """
-    import json, sys
-    from contextvars import Context
-    from datetime import timedelta
-    import django
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connection, transaction
-    from django.utils import timezone
-    from shop.tasks import add, fail, send
-
-    call_command("check", stdout=sys.stderr)
-    if sys.argv[1] == "enqueue":
-        results = [add.enqueue(2, b=3), send.enqueue("a@b.c"), fail.enqueue("no luck")]
-        later = add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1)
-        with transaction.atomic():
-            add.enqueue(4)
-            transaction.set_rollback(True)
-        with transaction.atomic():
-            results.append(add.enqueue(5))
-        results.append(later)
-        assert [str(each.status) for each in results] == ["READY"] * 5
-        print(json.dumps([each.id for each in results]))
-    else:
-        tasks = [add, send, fail, add, add]
-        found = [one.get_result(id) for one, id in zip(tasks, json.loads(sys.argv[2]))]
-        print(json.dumps([{
-            "status": str(each.status), "attempts": each.attempts,
-            "value": each.return_value if each.status == "SUCCESSFUL" else None,
-            "errors": [error.exception_class.__name__ for error in each.errors],
-            "finished": each.finished_at is not None, "args": each.args, "kwargs": each.kwargs,
-        } for each in found]))
-        first = json.loads(sys.argv[2])[0]
-        for _ in range(3):  # a server for asyncio has a context of its own for each request
-            Context().run(lambda: add.get_result(first))
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "select count(*) from pg_stat_activity where application_name = 'django'"
-            )
-            assert cursor.fetchone() == (1,)
-        for wrong in ("999999", "no number", "\u00b2", "9" * 30):
-            try:
-                add.get_result(wrong)
-            except Exception as error:
-                assert type(error).__name__ == "TaskResultDoesNotExist", error
-            else:
-                raise AssertionError(wrong)
-"""
-
-
-@pytest.mark.parametrize("django", ["5.2", "6"])
-def test_djangos_tasks_are_requests(django: str, tmp_path: Path, dsn: str, sql: Sql) -> None:
-    if django == "6":
-        python = interpreter("ROWLEASE_TEST_DJANGO6_PYTHON", "Django 6")
-    else:
-        pytest.importorskip("django_tasks")
-        python = sys.executable
-    app = tmp_path / "shop"
-    app.mkdir()
-    for file, text in {
-        "shop/__init__.py": "",
-        "shop/tasks.py": TASKS,
-        "site_settings.py": SETTINGS,
-        "program.py": PROGRAM,
-    }.items():
-        (tmp_path / file).write_text(dedent(text))
-    environment = {"DJANGO_SETTINGS_MODULE": "site_settings", "SITE_DSN": dsn, "ROWLEASE_DSN": dsn}
-    sql("select rowlease.configure_queue('default', '{\"max_attempts\": 1}')")
-    sql("select rowlease.configure_queue('mail')")
-    ids = run(python, tmp_path, "program.py", "enqueue", **environment)
-    assert sql(
-        "select payload ->> 'task', priority, queue_name from rowlease.queue order by 1, 2"
-    ) == [
-        ("shop.tasks.add", 4, "default"),
-        ("shop.tasks.add", 4, "default"),
-        ("shop.tasks.add", 4, "default"),
-        ("shop.tasks.fail", 4, "default"),
-        ("shop.tasks.send", 9, "mail"),
-    ]
-    module = "rowlease.integrations.django_tasks"
-    worker = (
-        "-m",
-        "rowlease",
-        "worker",
-        module,
-        "--queue",
-        "default",
-        "--queue",
-        "mail",
-        "--burst",
-    )
-    run(python, tmp_path, *worker, **environment)
-    added, sent, failed, again, later = json.loads(
-        run(python, tmp_path, "program.py", "read", ids, **environment)
-    )
-    assert (added["status"], added["value"], added["args"], added["kwargs"]) == (
-        "SUCCESSFUL",
-        {"sum": 5},
-        [2],
-        {"b": 3},
-    )
-    assert (sent["status"], sent["value"]) == ("SUCCESSFUL", "sent to a@b.c")
-    assert (failed["status"], failed["errors"], failed["attempts"]) == ("FAILED", ["ValueError"], 1)
-    assert (again["value"], later["status"]) == ({"sum": 6}, "READY")
-    assert [each["finished"] for each in (added, failed, later)] == [True, True, False]
 
 
 # -- Airflow ---------------------------------------------------------------------------------------
@@ -312,7 +152,9 @@ DAG = """
 
 
 def test_airflows_operator_enqueues_once_and_waits(tmp_path: Path, dsn: str, sql: Sql) -> None:
-    python = interpreter("ROWLEASE_TEST_AIRFLOW_PYTHON", "Airflow 3")
+    python = os.environ.get("ROWLEASE_TEST_AIRFLOW_PYTHON")
+    if not python:
+        pytest.skip("ROWLEASE_TEST_AIRFLOW_PYTHON names no Python with Airflow 3")
     (tmp_path / "program.py").write_text(dedent(DAG))
     environment = {"ROWLEASE_DSN": dsn, "AIRFLOW_HOME": str(tmp_path / "airflow")}
     printed = run(python, tmp_path, "program.py", **environment)
@@ -366,7 +208,9 @@ def test_airflows_operator_waits_for_no_request_that_has_ended(
 
 def test_the_programs_of_the_page_run(repository: Path, tmp_path: Path, dsn: str, sql: Sql) -> None:
     page = (repository / "docs" / "integrations.md").read_text()
-    web, _, images, flights, events = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    web, *_of_django, images, flights, events = re.findall(
+        r"^```python\n(.*?)^```", page, re.M | re.S
+    )
     compile(flights, "flights.py", "exec")  # it needs a provider of Airflow
     for name, text in {"web": web, "events": events, "images": images}.items():
         (tmp_path / f"{name}.py").write_text(text)

@@ -6,6 +6,7 @@ A command imports other modules only when it runs, so that `--help` is fast.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -103,10 +104,16 @@ for _, command in commands(cli):
 name_variables(cli)
 
 
-def main() -> NoReturn:
-    """Run the command line. An expected error is printed on stderr as one line."""
+def main(arguments: Sequence[str] | None = None, again: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line. An expected error is printed on stderr as one line.
+
+    Args:
+        arguments: None means those of this process.
+        again: the command line of one of the workers of `--processes`, for a program with another
+            command line than `rowlease`; "{}" in it is replaced by a descriptor.
+    """
     try:
-        sys.exit(cli(prog_name="rowlease", standalone_mode=False))
+        sys.exit(cli(arguments, prog_name="rowlease", standalone_mode=False, obj=again))
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)

@@ -283,12 +283,15 @@ def run_supervisor(
 
     events = logged_events()
     outlets, interval = outlets_of(health_file)
-    # With -P, workers, like this process, do not import rowlease from the working directory.
-    command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
+    command = click.get_current_context().obj
+    if command is None:
+        # With -P, workers, like this process, do not import rowlease from the working directory.
+        command = [sys.executable, "-P", "-m", "rowlease", "worker", "--supervised", "{}"]
+        command += sys.argv[sys.argv.index("worker") + 1 :]
     with connect(dsn):
         pass  # report a database error once here, instead of once in each worker
     supervisor = Supervisor(
-        [*command, *sys.argv[sys.argv.index("worker") + 1 :]],
+        command,
         settings.processes,
         events,
         grace=settings.grace,

@@ -1,40 +1,38 @@
-"""A backend for Django's tasks: `django.tasks` of Django 6, or `django_tasks` on Django 5.2.
-
-    TASKS = {"default": {"BACKEND": "rowlease.integrations.django_tasks.RowleaseBackend"}}
-
-A worker for these tasks: `DJANGO_SETTINGS_MODULE=site.settings rowlease worker
-rowlease.integrations.django_tasks`.
-"""
+"""A backend for Django's tasks: `django.tasks` of Django 6, or `django_tasks` on Django 5.2."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import django
-from django.apps import apps
 from django.core import checks
-from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
 from django.utils import timezone
-from django.utils.module_loading import import_string
+from django.utils.module_loading import autodiscover_modules, import_string
 
 from rowlease.client.client import BoundProducer
 from rowlease.context import current
+from rowlease.errors import ConfigError
 from rowlease.filters.filter import MAX_BIGINT
 from rowlease.model import Request
 from rowlease.store import Store, open_store
-from rowlease.tasks.task import task
+from rowlease.tasks.settings import TaskKeywords
+from rowlease.tasks.task import Task
 
+#: The command that runs a worker.
+COMMAND = "rowlease_worker"
 #: Django 6 has tasks of its own. For Django 5.2, the package django-tasks has the same API.
 PACKAGE = "django.tasks" if find_spec("django.tasks") else "django_tasks"
 _backends: Any = import_module(f"{PACKAGE}.backends.base")
 _base: Any = import_module(f"{PACKAGE}.base")
+_tasks: Any = import_module(PACKAGE)
 _exceptions: Any = import_module(f"{PACKAGE}.exceptions")
 _signals: Any = import_module(f"{PACKAGE}.signals")
 
@@ -51,17 +49,37 @@ RESULT_STATUS = {
 DEFAULT_MAX_PRIORITY = 9
 
 
-class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DjangoTask(_base.Task):
+    """A task of Django, with settings for rowlease: `@task(rowlease={"max_attempts": 1})`.
+
+    Attributes:
+        rowlease: the keys of `rowlease.tasks.settings.TaskKeywords`, except queue and priority.
+    """
+
+    rowlease: TaskKeywords = field(default_factory=TaskKeywords, hash=False)
+
+    def __post_init__(self) -> None:
+        _base.Task.__post_init__(self)
+        try:
+            of_rowlease(self)
+        except (ConfigError, TypeError) as error:
+            raise ConfigError(f"the task {self.module_path}: {error}") from error
+
+
+class RowleaseBackend(_backends.BaseTaskBackend):
     """Enqueues Django's tasks into the database of the application.
 
     The request is part of the transaction that is open on Django's connection: it exists if and
-    only if that commits.
+    only if that commits. The kind of the request is the path of the task's function.
 
     OPTIONS:
         database: the alias of the database, "default" by default. It must be PostgreSQL.
         max_priority: the queue's largest priority, to which Django's 100 is mapped; 9 by default.
+        dashboard_url: the address of the dashboard, to which the pages of the admin link.
     """
 
+    task_class = DjangoTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
@@ -72,17 +90,11 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
         self.validate_task(task)
         # Make the same kind of result as `get_result`.
         result = self._result(task, "", "READY", list(args), dict(kwargs))
-        handle = BoundProducer(self._store, connections[self._alias]).enqueue_untyped(
-            run_task.name,
-            {
-                "task": task.module_path,
-                "args": result.args,
-                "kwargs": result.kwargs,
-                "backend": self.alias,
-            },
-            queue=task.queue_name,
-            priority=round((task.priority + 100) * self._max_priority / 200),
-            due_time=task.run_after,
+        own = of_rowlease(task).with_options(
+            priority=self._priority_of(task), due_time=task.run_after
+        )
+        handle = BoundProducer(self._store, connections[self.database]).enqueue(
+            own, args=result.args, kwargs=result.kwargs, backend=self.alias
         )
         object.__setattr__(result, "id", str(handle.request_id))
         object.__setattr__(result, "enqueued_at", timezone.now())
@@ -90,10 +102,11 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """The result of a request, from the queue or its history."""
+        """The result of a request, from the queue or its history, read on Django's connection."""
         is_id = result_id.isdecimal() and int(result_id) <= MAX_BIGINT
-        request = self._store.get_request(int(result_id)) if is_id else None
-        if request is None or request.kind != run_task.name or request.payload is None:
+        connection = connections[self.database]
+        request = self._store.get_request(int(result_id), connection) if is_id else None
+        if request is None or '"backend"' not in (request.payload or ""):
             raise _exceptions.TaskResultDoesNotExist(result_id)
         return self.result_of(request)
 
@@ -101,7 +114,7 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
         """The request as a result object of Django."""
         payload = json.loads(request.payload or "{}")
         found = self._result(
-            import_string(payload["task"]),
+            import_string(request.kind),
             str(request.request_id),
             RESULT_STATUS[request.status],
             payload["args"],
@@ -133,25 +146,27 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         """Check that the database is PostgreSQL."""
-        vendor = connections[self._alias].vendor
+        vendor = connections[self.database].vendor
         if vendor != "postgresql":
             yield checks.Error(
                 f"The rowlease backend {self.alias!r} needs PostgreSQL, but the database "
-                f"{self._alias!r} is {vendor}.",
+                f"{self.database!r} is {vendor}.",
                 id="rowlease.E001",
             )
 
     @property
-    def _alias(self) -> str:
+    def database(self) -> str:
+        """The alias of its database."""
         return str(self.options.get("database", "default"))
 
     @property
-    def _max_priority(self) -> int:
-        return int(self.options.get("max_priority", DEFAULT_MAX_PRIORITY))
-
-    @property
     def _store(self) -> Store:
-        return _store_at(_dsn(connections[self._alias].settings_dict))
+        return _store_at(dsn_of(self.database))
+
+    def _priority_of(self, task: Any) -> int:
+        largest = int(self.options.get("max_priority", DEFAULT_MAX_PRIORITY))
+        priority: int = task.priority
+        return round((priority + 100) * largest / 200)
 
     def _result(self, task: Any, key: str, status: str, args: Any, kwargs: Any) -> Any:
         return _base.TaskResult(
@@ -170,18 +185,46 @@ class RowleaseBackend(_backends.BaseTaskBackend):  # type: ignore[misc]
         )
 
 
-@task("django_task")
-def run_task(task: str, args: list[Any], kwargs: dict[str, Any], backend: str = "default") -> Any:
-    """Run one of Django's tasks.
+def rowlease_backends() -> list[RowleaseBackend]:
+    """The backends of rowlease in the setting TASKS."""
+    return [one for one in _tasks.task_backends.all() if isinstance(one, RowleaseBackend)]
 
-    Args:
-        task: the path of its function.
-        args, kwargs: the arguments of the function.
-        backend: the alias of the backend in TASKS.
+
+def find_tasks() -> list[Task[..., Any]]:
+    """All tasks of the project: in the modules `tasks` of its applications, and in all imported.
+
+    Raises:
+        ConfigError: there is no task.
     """
-    if not apps.ready:
-        django.setup()
-    found = import_string(task)
+    autodiscover_modules("tasks")
+    modules = [vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__")]
+    values = [value for names in modules for value in list(names.values())]
+    paths = {value.module_path for value in values if isinstance(value, _base.Task)}
+    if not paths:
+        raise ConfigError(
+            f"no application has a task: write functions with @task of {PACKAGE} into the module "
+            "tasks of an application"
+        )
+    return [of_rowlease(import_string(path)) for path in sorted(paths)]
+
+
+def of_rowlease(task: Any) -> Task[..., Any]:
+    """Django's task as one of rowlease, whose name is the path of the function.
+
+    Raises:
+        ConfigError, TypeError: a setting of `@task(rowlease=…)` is wrong.
+    """
+    path = task.module_path
+
+    def run(args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
+        return _run(path, args, kwargs, backend)
+
+    return Task(run, path, queue=task.queue_name, **getattr(task, "rowlease", {}))
+
+
+def _run(path: str, args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
+    """Run the task with this path, as the backend with this alias."""
+    found = import_string(path)
     close_old_connections()
     try:
         attempt = current()
@@ -205,24 +248,32 @@ def run_task(task: str, args: list[Any], kwargs: dict[str, Any], backend: str = 
 
 @cache
 def _store_at(dsn: str) -> Store:
-    """The store of a database. All backends share it: Django makes a backend for each context."""
+    """A store that opens no connection, because it is called with those of Django only."""
     return open_store(dsn, application_name="django")
 
 
-def _dsn(settings: dict[str, Any]) -> str:
-    """The DSN of a database in Django's settings."""
-    if "postgresql" not in settings["ENGINE"]:
-        raise ImproperlyConfigured(
-            f"rowlease needs PostgreSQL, but ENGINE is {settings['ENGINE']!r}; name another "
-            'database in TASKS: "OPTIONS": {"database": …}'
+def dsn_of(alias: str) -> str:
+    """The DSN of a database in Django's settings, with its OPTIONS for libpq, such as sslmode.
+
+    Raises:
+        ConfigError: the database is not PostgreSQL.
+    """
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        raise ConfigError(
+            f"rowlease needs PostgreSQL, but the database {alias!r} is {connection.vendor}; name "
+            'another in TASKS: "OPTIONS": {"database": …}'
         )
-    user, password = quote(settings["USER"] or "", ""), quote(settings["PASSWORD"] or "", "")
+    # Among the parameters of libpq are those of psycopg, which are objects, except one.
+    given = connection.get_connection_params()
+    given.pop("prepare_threshold", None)
+    texts = {name: str(one) for name, one in given.items() if isinstance(one, str | int)}
+    user, password, host, port, name = (
+        quote(texts.pop(each, ""), "") for each in ("user", "password", "host", "port", "dbname")
+    )
     login = f"{user}:{password}@" if password else f"{user}@" if user else ""
-    host = settings["HOST"] or ""
-    if host.startswith("/"):  # the folder of a socket
-        host = quote(host, "")
-    port = f":{settings['PORT']}" if settings["PORT"] else ""
-    return f"postgresql://{login}{host}{port}/{quote(settings['NAME'] or '', '')}"
+    place = f"{host}:{port}" if port else host
+    return f"postgresql://{login}{place}/{name}?{urlencode(texts, quote_via=quote)}"
 
 
 def _class_path(error_type: str | None) -> str:
