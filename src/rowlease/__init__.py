@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from rowlease.tasks.task import task as task
     from rowlease.worker import Worker as Worker
 
+    __version__: str
+
 #: The public names, by their modules.
 _NAMES = {
     "client.async_client": "AsyncClient AsyncProducer",
@@ -65,6 +67,10 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(f"rowlease.{_HOMES[name]}"), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rowlease")
     raise AttributeError(f"module 'rowlease' has no attribute {name!r}")
 
 

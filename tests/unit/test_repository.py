@@ -162,6 +162,23 @@ def test_the_public_names_are_few_and_there() -> None:
         assert getattr(rowlease, name).__doc__, name
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         _ = rowlease.Nonsense
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert rowlease.__version__ == project["version"]
+
+
+def test_pages_import_a_public_name_from_where_it_is_public() -> None:
+    """What they import from other modules is public by docs/upgrading.md."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    found = {
+        (page.name, module, name.partition(" as ")[0])
+        for page in pages
+        for module, names in re.findall(
+            r"^ *from (rowlease\.[\w.]+) import \(?([\w, ]+)", page.read_text(), re.M
+        )
+        for name in names.split(", ")
+    }
+    assert found
+    assert not [each for each in found if each[2] in rowlease.__all__]
 
 
 def test_the_errors_that_a_user_catches_are_public() -> None:

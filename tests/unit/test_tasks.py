@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -345,3 +346,11 @@ def test_a_task_with_cron_must_need_no_arguments() -> None:
 
     with pytest.raises(ConfigError, match=r"task resize has a cron .* missing a required argument"):
         Task(resize, cron="* * * * *")
+
+
+def test_the_page_has_all_settings_and_their_defaults(repository: Path) -> None:
+    page = (repository / "docs" / "tasks.md").read_text().partition("\n## Settings\n")[2]
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", page.partition("\n## ")[0], re.M)
+    defaults = {each.name: each.default for each in fields(TaskSettings)}
+    assert [name for name, _ in rows] == list(TaskKeywords.__annotations__)
+    assert {name: eval(text) for name, text in rows} == {name: defaults[name] for name, _ in rows}

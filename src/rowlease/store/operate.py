@@ -175,11 +175,7 @@ class OperateCalls(Calls):
         return self._values(KindTotals, "list_kinds", p_look=look, p_limit=limit)
 
     def get_request(self, request_id: int, connection: Any = None) -> Request | None:
-        """One request; None if there is no such request.
-
-        Args:
-            connection: the caller's connection; None means one of the pool.
-        """
+        """One request, read on the caller's connection or one of the pool; None: there is none."""
         rows = self._rows(Request._fields, "get_request", connection, p_request_id=request_id)
         return _request(rows[0]) if rows else None
 

@@ -1,0 +1,1 @@
+"""The command of Django, in the packages in which Django looks for it."""
