@@ -890,3 +890,7 @@ def test_doctor_names_a_server_without_security_fixes(
         assert [one for one in examine(over_tcp(dsn)) if one.finding == "outdated"] == []
         monkeypatch.setattr(security_releases, "SECURE", {18: 0})
         assert [one for one in examine(dsn) if one.finding == "outdated"] == []
+        # An environment without the programs, as that of another program of this user.
+        monkeypatch.delenv("ROWLEASE_PG_BIN", raising=False)
+        monkeypatch.setattr(rowlease.embedded.binaries, "WHEEL", "not_installed")
+        assert [one for one in examine(dsn) if one.finding == "outdated"] == []

@@ -24,7 +24,7 @@ PORT = "9640"
     default=PORT,
     show_default=True,
     metavar="[HOST:]PORT",
-    help="HttpAnswer GET /metrics at this address. Without HOST, only programs on this host can "
+    help="Answer GET /metrics at this address. Without HOST, only programs on this host can "
     "connect.",
 )
 @click.option(

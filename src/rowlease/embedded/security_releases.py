@@ -7,6 +7,7 @@ import subprocess
 
 from rowlease.embedded import over_tcp
 from rowlease.embedded.binaries import server_binaries
+from rowlease.errors import ConfigError
 from rowlease.model import Finding
 
 #: The minor release of each major version that has all security fixes of this day.
@@ -16,14 +17,13 @@ SECURE = {15: 19, 16: 15, 17: 11, 18: 6}
 
 
 def diagnose_embedded(dsn: str) -> list[Finding]:
-    """What is wrong with the programs of the embedded server, if the DSN is of that server.
-
-    Raises:
-        ConfigError: the programs are not there.
-    """
+    """What is wrong with the programs of the embedded server, if the DSN is of that server."""
     if over_tcp(dsn) == dsn:
         return []
-    folder, _ = server_binaries()
+    try:
+        folder, _ = server_binaries()
+    except ConfigError:
+        return []  # another environment of this user started the server
     return diagnose_version(
         subprocess.check_output([str(folder / "postgres"), "--version"], text=True)
     )
