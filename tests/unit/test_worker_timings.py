@@ -11,7 +11,6 @@ import pytest
 from rowlease.model import HEARTBEAT, WORKER_GONE, WORKER_SILENT
 from rowlease.store import deadlines
 from rowlease.worker import housekeeping, schedules, timings
-from rowlease.worker.claims import receiver_state
 from rowlease.worker.host.health import interval_of
 
 LONGEST_BEAT_PAUSE = HEARTBEAT * (1 + timings.HEARTBEAT_SPREAD)
@@ -30,7 +29,7 @@ def test_a_worker_is_silent_after_two_missed_heartbeats_and_dead_later() -> None
 
 
 def test_an_idle_worker_without_notifications_claims_often_enough_to_be_served_first() -> None:
-    assert 1.2 * receiver_state.POLL_WITHOUT_NOTIFICATIONS < timings.CLAIMED_LATELY
+    assert 1.2 * timings.POLL_WITHOUT_NOTIFICATIONS < timings.CLAIMED_LATELY
 
 
 def test_a_process_is_stuck_after_several_missed_reports() -> None:

@@ -9,6 +9,14 @@ from __future__ import annotations
 
 from rowlease.model import HEARTBEAT
 
+# -- Claims of an idle worker --------------------------------------------------------------------
+
+#: The default of `poll` if the worker gets notifications. It must claim now and then, because a
+#: notification may get lost.
+POLL = 5.0
+#: The default of `poll` if the worker gets no notifications, as on SQL Server or behind a proxy.
+POLL_WITHOUT_NOTIFICATIONS = 1.0
+
 # -- Liveness of a worker ------------------------------------------------------------------------
 
 #: The share by which the time between two heartbeats varies at random, so that workers that
@@ -17,8 +25,8 @@ HEARTBEAT_SPREAD = 0.1
 #: The deadline of a heartbeat. The next heartbeat is due by then.
 HEARTBEAT_ANSWER = HEARTBEAT
 #: A worker with free slots gets requests before workers of lower consumer priority if its last
-#: claim is younger than this. An idle worker without notifications claims every second. A longer
-#: time would delay requests after the death of a worker.
+#: claim is younger than this, which is longer than POLL_WITHOUT_NOTIFICATIONS. A longer time would
+#: delay requests after the death of a worker.
 CLAIMED_LATELY = 2.0
 
 # -- Liveness of a process -----------------------------------------------------------------------

@@ -41,7 +41,6 @@ from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.outcome_sender import OutcomeSender
 from rowlease.worker.claims.queues import QueueOrder, check_queues, queues_of
 from rowlease.worker.claims.receiver import FLUSH, Receiver
-from rowlease.worker.claims.receiver_state import POLL_SECONDS, POLL_WITHOUT_NOTIFICATIONS
 from rowlease.worker.claims.suspects import Suspects
 from rowlease.worker.components import Components, Threads
 from rowlease.worker.cores import usable_cores
@@ -55,7 +54,7 @@ from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.event_loop import EventLoop
 from rowlease.worker.slots.executors import executor_for
 from rowlease.worker.summary import Summary
-from rowlease.worker.timings import WORKER_SHUTDOWN
+from rowlease.worker.timings import POLL, POLL_WITHOUT_NOTIFICATIONS, WORKER_SHUTDOWN
 
 __all__ = ["Summary", "Worker", "usable_cores"]
 
@@ -222,7 +221,7 @@ class Worker:
         )
         listens = store.can_notify and not is_burst
         listener = Listener(store, self._queues, events) if listens else None
-        longest_sleep = POLL_SECONDS if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
+        longest_sleep = POLL if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
         receiver = Receiver(
             exchanger,
             dispatcher,

@@ -43,11 +43,6 @@ RECHECKS = (0.0, 0.02, 0.2)
 #: open transaction could still commit. From then on, claims see requests that a late commit or
 #: `maintain` put below the old floor (decision 11 in docs/decisions).
 FLOOR_DROPPED = 1.1
-#: The default of `poll`, in seconds, if the worker gets notifications. It must claim now and then,
-#: because a notification may get lost.
-POLL_SECONDS = 5.0
-#: The default of `poll`, in seconds, if the worker gets no notifications.
-POLL_WITHOUT_NOTIFICATIONS = 1.0
 #: The longest sleep is `poll` times a random number between these, so that workers that started
 #: together do not claim together.
 SPREAD = (0.8, 1.2)
