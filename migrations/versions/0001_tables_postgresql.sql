@@ -178,6 +178,8 @@ create index queue_illegal on rowlease.queue (request_id) where (
   end::rowlease_internal.queue_rule is not null);
 
 -- The finished requests, by day: `maintain` makes the partitions and drops old ones.
+--
+-- Only routines write here, from rows of `queue` and its rules, so it has no rules of its own.
 create table rowlease.queue_history (
   request_id        bigint       not null,
   lock_token        bigint       not null default 0,
@@ -212,26 +214,6 @@ create index queue_history_request on rowlease.queue_history (request_id);
 -- For the last hour. Rows come in by completion time, so a summary of each 128 pages finds them.
 create index queue_history_completed on rowlease.queue_history using brin (completion_time)
   with (autosummarize = on);
--- The rules of a row of the history, as those of `queue`.
-create domain rowlease_internal.queue_history_rule as text
-  constraint queue_history_counts check (value <> 'queue_history_counts')
-  constraint queue_history_lease_is_whole check (value <> 'queue_history_lease_is_whole')
-  constraint queue_history_only_complete_has_result
-    check (value <> 'queue_history_only_complete_has_result')
-  constraint queue_history_says_who check (value <> 'queue_history_says_who')
-  constraint queue_history_status check (value <> 'queue_history_status');
-create index queue_history_illegal on rowlease.queue_history (request_id) where (
-  case
-    when not (least(max_attempts - 1, num_attempts, num_crashes, num_abandons, retry_base_ms) >= 0
-              and lock_token >= 0) then 'queue_history_counts'
-    when not (locked_by is null or (locked_time is not null and lock_expires_time is not null
-                                    and lock_token >= 1 and num_attempts >= 1))
-      then 'queue_history_lease_is_whole'
-    when not (locked_by is not null or result is null)
-      then 'queue_history_only_complete_has_result'
-    when not ((status = 'Complete') = (locked_by is not null)) then 'queue_history_says_who'
-    when not (status = any('{Complete,Cancelled}'::text[])) then 'queue_history_status'
-  end::rowlease_internal.queue_history_rule is not null);
 -- Finished requests of days without a partition of their own.
 create table rowlease.queue_history_default partition of rowlease.queue_history default;
 

@@ -185,17 +185,7 @@ create table rowlease.QueueHistory (
   Headers         nvarchar(max) null,
   LastError       nvarchar(max) null,
   CompletionTime  datetime2(6)  not null,
-  Result          nvarchar(max) null,
-  constraint queue_history_status check (Status in ('Complete', 'Cancelled')),
-  constraint queue_history_says_who check (
-    (Status = 'Complete' and LockedBy is not null) or (Status <> 'Complete' and LockedBy is null)),
-  constraint queue_history_lease_is_whole check (
-    Status <> 'Complete' or (LockedTime is not null and LockExpiresTime is not null
-                             and LockToken >= 1 and NumAttempts >= 1)),
-  constraint queue_history_only_complete_has_result check (Status = 'Complete' or Result is null),
-  constraint queue_history_counts check (
-    MaxAttempts >= 1 and NumAttempts >= 0 and NumCrashes >= 0 and NumAbandons >= 0
-    and LockToken >= 0 and coalesce(RetryBaseMs, 0) >= 0)
+  Result          nvarchar(max) null
 );
 go
 -- Rows come in and go out by completion time, so deleting old ones meets nobody.

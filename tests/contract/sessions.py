@@ -353,10 +353,19 @@ class PostgresSession(PostgresStore, Session):
         slots: int | None = None,
         lease: timedelta | None = None,
         floor: str | None = None,
+        asynchronous_commit: bool = False,
     ) -> Claim:
         if floor is None and self.with_floors:
             floor = "{}"
-        return super().dequeue(worker_id, queues, limit, slots=slots, lease=lease, floor=floor)
+        return super().dequeue(
+            worker_id,
+            queues,
+            limit,
+            slots=slots,
+            lease=lease,
+            floor=floor,
+            asynchronous_commit=asynchronous_commit,
+        )
 
     @contextmanager
     def connection(

@@ -24,6 +24,8 @@ pytestmark = [
     ),
 ]
 
+#: What a claim reads first.
+LOOK = "select * from rowlease_internal.look('default', rowlease.now())"
 Another = Callable[[], Session]
 
 
@@ -86,6 +88,17 @@ def test_under_an_old_snapshot_a_claim_costs_the_same_as_on_a_fresh_queue(
     assert cost.total <= CLAIM_OF_TEN, cost.pages
     without = claim_of_ten(store, None)
     assert without.total > 2 * cost.total, "there is nothing here for a floor to save"
+
+
+def test_a_new_connection_reads_what_an_old_snapshot_keeps_once(worn: Worn) -> None:
+    store, _, _ = worn
+    look = store.measured(lambda: store.execute(LOOK))
+    first = claim_of_ten(store, None)
+    assert first.value.floor is not None
+    second = claim_of_ten(store, first.value.floor)
+
+    assert first.total <= look.total + 2 * CLAIM_OF_TEN, first.pages
+    assert second.total <= CLAIM_OF_TEN, second.pages
 
 
 def test_a_floor_that_is_dropped_each_second_does_not_pay_for_all_that_was_finished(

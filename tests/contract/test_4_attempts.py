@@ -322,7 +322,7 @@ def test_a_request_fetched_ahead_counts_once_its_worker_says_that_it_has_started
     store: Session, clock: Clock
 ) -> None:
     first, second = store.put(2)
-    held = store.claim(limit=2, slots=0)
+    held = store.claim(limit=1, slots=0) + store.claim(limit=1, slots=0)
     clock.advance(seconds=1)
     store.renew(held, started=[False, True])
     assert store.row(first)["started_time"] is None

@@ -90,6 +90,9 @@ class World:
         self.times.append(timeout)
         return self
 
+    def dequeue(self, worker: str, queues: list[str], limit: int, **given: Any) -> Claim:
+        return self.exchange(worker, queues, limit, **given).claim
+
     def exchange(self, worker: str, queues: list[str], limit: int, **given: Any) -> Exchanged:
         given = {"completed": (), "failed": (), **given}
         self.calls.append({"limit": limit, **given})

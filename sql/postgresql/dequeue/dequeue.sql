@@ -60,6 +60,11 @@ begin
       v_next := least(v_next, rowlease_internal.next_commit(v_queue, v_now));
       select * into v_look from rowlease_internal.look(v_queue, v_now);
       v_plain := v_look.is_plain;
+      if rowlease_internal.needs_floor(v_stepped, v_left) then
+        p_floor := rowlease_internal.first_floor(v_queue, v_now, v_look.max_priority, v_plain,
+          v_look.first_priority, v_look.first_time, v_look.first_id);
+        v_plain := false;
+      end if;
     end if;
     if v_plain is not true then
       return query
@@ -83,7 +88,36 @@ begin
       get diagnostics v_num = row_count;
       v_left := v_left - v_num;
     end if;
-    if v_left > 0 and v_look.first_priority is not null then
+    if v_left = 1 and v_look.first_priority is not null then
+      update rowlease.queue q
+         set status = 'Processing', locked_by = p_worker_id, locked_time = v_now,
+             lock_expires_time = v_now + v_lease_ms * interval '1 ms',
+             started_time = case when v_slots >= p_limit then v_now end,
+             lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
+             num_attempts = q.num_attempts + 1
+       where q.request_id = (
+               select p.request_id from rowlease.queue p
+                where p.queue_name = v_queue and p.status = 'Pending' and not p.group_blocked
+                  and not p.returned and p.priority <= v_look.max_priority and p.group_key is null
+                order by p.priority desc, p.due_time, p.request_id
+                limit 1 for no key update skip locked)
+      returning q.request_id, q.queue_name, q.kind, q.priority, q.requested_time, q.due_time,
+                q.locked_time, q.lock_expires_time, q.lock_token, q.num_attempts, q.max_attempts,
+                q.num_crashes, q.group_key, q.load_id, q.payload, q.headers
+           into request_id, queue_name, kind, priority, requested_time, due_time, locked_time,
+                lock_expires_time, lock_token, num_attempts, max_attempts, num_crashes, group_key,
+                load_id, payload, headers;
+      if found then
+        insert into rowlease.queue_depth (queue_name, priority, pending, processing)
+        values (v_queue, priority, -1, 1);
+        return next;
+        v_left := 0;
+        request_id := null; queue_name := null; kind := null; priority := null;
+        requested_time := null; due_time := null; locked_time := null; lock_expires_time := null;
+        lock_token := null; num_attempts := null; max_attempts := null; num_crashes := null;
+        group_key := null; load_id := null; payload := null; headers := null;
+      end if;
+    elsif v_left > 0 and v_look.first_priority is not null then
       return query
         with picked as materialized (
           select p.request_id, row_number() over () as place

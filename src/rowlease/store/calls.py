@@ -66,6 +66,8 @@ class Calls(ABC):
     _timeout: timedelta | None = None
     #: The block around each call on the pool, by the routine's name.
     _monitor: Callable[[str], AbstractContextManager[Any]] = nullcontext
+    #: Whether a call may return before its commit is on disk.
+    _is_commit_asynchronous = False
 
     def within(self, timeout: timedelta) -> Self:
         """A copy of this store with this deadline for every call, also for calls of long routines.

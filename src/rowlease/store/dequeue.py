@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -27,9 +28,18 @@ class DequeueCalls(Calls):
         slots: int | None = None,
         lease: timedelta | None = None,
         floor: str | None = None,
+        asynchronous_commit: bool = False,
     ) -> Claim:
-        """Claim up to `limit` requests (1 to 10,000). Requests beyond `slots` are prefetched."""
-        rows = self._rows(
+        """Claim up to `limit` requests (1 to 10,000). Requests beyond `slots` are prefetched.
+
+        Args:
+            asynchronous_commit: whether PostgreSQL answers before the claim is on disk. If the
+                server crashes at once, the claim may be undone: the requests wait as before, and
+                the token of the undone claim fits none of them.
+        """
+        store = copy.copy(self)
+        store._is_commit_asynchronous = asynchronous_commit
+        rows = store._rows(
             CLAIM_COLUMNS,
             "dequeue",
             p_worker_id=worker_id,

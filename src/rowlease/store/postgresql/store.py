@@ -46,6 +46,8 @@ from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
 
+#: Added to a statement that is a transaction of its own.
+ASYNCHRONOUS_COMMIT = ", (select set_config('synchronous_commit', 'off', true)) as setting"
 #: The maximum number of tries of a call if each try ends in a deadlock.
 MAX_TRIES = 3
 
@@ -94,9 +96,10 @@ class PostgresStore(Store):
         if connection is not None:
             with self._translated():
                 return execute(connection, call)
-        key = (name, columns, *arguments)
+        key = (name, self._is_commit_asynchronous, columns, *arguments)
         if key not in self._calls:
-            self._calls[key] = call.text(for_psycopg)
+            text = call.text(for_psycopg)
+            self._calls[key] = text + ASYNCHRONOUS_COMMIT if self._is_commit_asynchronous else text
         try:
             with self._monitor(name):
                 return self._call_own(self._calls[key], call.arguments, self._time_for(name))

@@ -215,8 +215,8 @@ class Exchanger:
         if snoozed := sending.snoozed:
             self._snooze(snoozed)
             sending.snoozed = []
-        if not sending and not limit:
-            return None
+        if not sending:
+            return self._claim(limit, slots) if limit else None
         done, not_done = sending.done, sending.not_done
         try:
             exchanged = self._store_with_timeout().exchange(
@@ -238,6 +238,17 @@ class Exchanger:
         self._delivered.done(done, exchanged.completed)
         self._delivered.not_done(not_done, exchanged.failed, exchanged.dead)
         return exchanged.claim if limit else None
+
+    def _claim(self, limit: int, slots: int) -> Claim:
+        return self._store_with_timeout().dequeue(
+            self._worker_id,
+            self._queues.order(),
+            limit,
+            slots=slots,
+            lease=self._lease,
+            floor=self._floor,
+            asynchronous_commit=True,
+        )
 
     def _decline(self, declined: Sequence[Lease]) -> None:
         requests = [lease.request for lease in declined]
