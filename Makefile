@@ -20,7 +20,8 @@ ifneq ($(shell command -v uv),)
 PIP := uv pip install --python $(PYTHON)
 SHOWN := 2>&1 | awk '!/^ [-+~] / { print; fflush() }'
 else
-PIP := $(PYTHON) -m pip install --disable-pip-version-check --upgrade
+# Python compiles what it imports; most of PySpark's and pandas' modules are never imported.
+PIP := $(PYTHON) -m pip install --disable-pip-version-check --upgrade --no-compile
 SHOWN := | awk '/^ *Collecting/ && ++n % 25 == 0 { print n " packages found …" } \
   /(Downloading|Using cached) .*\([0-9][0-9]+\.[0-9] MB\)/ { print "  " $$0 } \
   /^Building|^Installing/ { print $$1 " …" } { fflush() }'

@@ -40,7 +40,7 @@ def run_package(python: str, package: str) -> None:
         app_of_readme(run)
         run.pip(f"{package}[demo,dashboard]")
         run("rowlease", "demo", "--rows", ROWS)
-        dashboard(run)
+        serves(run, "rowlease", "dashboard", "--port", "0")
 
 
 class Installed:
@@ -59,11 +59,14 @@ class Installed:
             "ROWLEASE_HOME": str(folder / "home"),
         }
 
-    def start(self, program: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(
+        self, program: str, *arguments: str, stdin: int | None = None
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [self.bin / program, *arguments],
             cwd=self.folder,
             env=self.environment,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -97,16 +100,16 @@ def app_of_readme(run: Installed) -> None:
         sys.exit(f"README.md says that app.py prints:\n{told}")
 
 
-def dashboard(run: Installed) -> None:
-    """Start the dashboard, and ask it for its first page."""
-    started = run.start("rowlease", "dashboard", "--port", "0")
+def serves(run: Installed, *program: str) -> None:
+    """Start a program that serves pages, and ask it for the first one."""
+    started = run.start(*program)
     try:
         assert started.stdout
         said = started.stdout.readline()
         print(said, end="", flush=True)
         with urlopen(said.split()[1], timeout=60) as page:
             if b"rowlease" not in page.read():
-                sys.exit("the dashboard does not answer with its page")
+                sys.exit(f"{' '.join(program)} does not answer with its page")
     finally:
         started.send_signal(signal.SIGINT)
         started.communicate()

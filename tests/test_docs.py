@@ -550,7 +550,12 @@ def test_every_version_that_a_page_promises_is_listed_with_what_ran(repository: 
         "versions.md",
     }  # these say what ran, not what will
     products = "PostgreSQL|Python|PySpark|SQL Server|Java|Django|Airflow"
-    promise = re.compile(rf"(?:{products}) \d+(?:\.\d+)*|Windows|macOS|Azure SQL|Spark Connect")
+    platforms = (
+        "Windows|macOS|Azure SQL|Spark Connect|PgBouncer|asyncpg|psycopg2|SQLAlchemy|FastAPI"
+        "|Starlette|OpenTelemetry|Prometheus|Grafana|KEDA|Helm|Kubernetes|systemd|Docker|Compose"
+        "|zsh|fish"
+    )
+    promise = re.compile(rf"(?:{products}) \d+(?:\.\d+)*|\b(?:{platforms})\b")
     listed = promise.findall((repository / "docs" / "versions.md").read_text())
     for page in pages:
         if page.name not in runs:

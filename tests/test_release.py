@@ -44,7 +44,7 @@ def test_the_workflows_run_commands_that_are_there(repository: Path) -> None:
             commands = [step.get("run", "") for step in job["steps"]]
             matrix = job.get("strategy", {}).get("matrix", {})
             commands += matrix.get("command", [])
-            commands += [each["command"] for each in matrix.get("include", [])]
+            commands += [each.get("command", "") for each in matrix.get("include", [])]
             for command in commands:
                 if command.startswith("make "):
                     target = command.split()[1].replace(".venv/", "$(VENV)/")

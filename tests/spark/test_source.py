@@ -225,7 +225,9 @@ def test_nothing_enters_the_queue_unless_all_does(
     last = frame.limit(1).selectExpr(column)
     with pytest.raises(PySparkException) as raised:
         write(frame.union(last), dsn)
-    assert str(raised.value).splitlines()[1:] == [f"rowlease.errors.InvalidRequest: {says}"]
+    # PySpark 4.1 adds a line of its own before it.
+    assert str(raised.value).splitlines()[-1] == f"rowlease.errors.InvalidRequest: {says}"
+    assert "Traceback" not in str(raised.value)
     assert sql("select count(*) from rowlease.requests") == [(0,)]
     assert sql("select count(*) from rowlease.lane") == [(0,)]
 

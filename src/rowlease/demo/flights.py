@@ -12,7 +12,6 @@ from rowlease.demo.tasks import (
     HORIZON,
     J2000,
     LATE_MINUTES,
-    STEP_SECONDS,
     TILT,
     TURN_PER_DAY,
     TURN_PER_SECOND,
@@ -39,8 +38,8 @@ LABELS = {0: "cancelled", **{priority: label for _, priority, label in PRIORITIE
 
 #: The fields of the task's result, as a schema for Spark.
 RESULT = (
-    "row_id bigint, status string, late boolean, clock_agrees boolean, gained int, miles int, "
-    "detour int, dark_seconds int"
+    "row_id bigint, carrier string, status string, late boolean, clock_agrees boolean, gained int, "
+    "miles int, detour int, dark_seconds int"
 )
 RESULT_FIELDS = tuple(field.split()[0] for field in RESULT.split(", "))
 
@@ -138,6 +137,7 @@ def expected(frame: Any) -> Any:
     clocks = (clock("dep_time") - clock("sched_dep_time") - left_late) % 1440
     plain = vectors.select(
         "row_id",
+        "carrier",
         F.when(F.col("dep_time").isNull(), "cancelled")
         .when(F.col("arr_delay").isNull(), "diverted")
         .otherwise("flown")
@@ -208,11 +208,10 @@ def dark_seconds(vectors: Any) -> Any:
             for end in ("origin", "dest")
         )
         height = F.sin(at("angle") - flown) * from_start + F.sin(flown) * from_end
-        return F.when(height < at("horizon"), STEP_SECONDS).otherwise(0)
+        return F.when(height < at("horizon"), 60).otherwise(0)
 
-    looks = range(0, 60, STEP_SECONDS)
-    dark = sum((dark_at(60 * at("minute_of_flight") + look) for look in looks), F.lit(0))
-    return each_minute.groupBy("row_id").agg(F.sum(dark).cast("int").alias("dark_seconds"))
+    dark = F.sum(dark_at(60 * at("minute_of_flight")))
+    return each_minute.groupBy("row_id").agg(dark.cast("int").alias("dark_seconds"))
 
 
 def by_carrier(job: Job, found: Any) -> list[CarrierRow]:
@@ -225,9 +224,8 @@ def by_carrier(job: Job, found: Any) -> list[CarrierRow]:
 
     def summed(results: Any) -> dict[str, tuple[int, int, int, int, int, int]]:
         rows = (
-            results.select("row_id", F.from_json("result", RESULT).alias("result"))
-            .join(job.rows.select("row_id", "carrier"), "row_id")
-            .select("carrier", "result.*")
+            results.select(F.from_json("result", RESULT).alias("result"))
+            .select("result.*")
             .groupBy("carrier")
             .agg(
                 F.count(F.lit(1)),

@@ -36,6 +36,9 @@ INTERRUPTED = 130
 #: The duration of a lease in seconds. It is short, so that a killed worker's requests run again
 #: soon.
 LEASE_SECONDS = 5
+#: Settings of Spark for a run of a minute: a better compiler and several threads that collect
+#: garbage would cost more processor time than they save.
+SHORT_RUN = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def run_demo(
@@ -238,7 +241,7 @@ def spark_session() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     was_running = SparkSession.getActiveSession() is not None
-    spark = local_session("rowlease demo")
+    spark = local_session("rowlease demo", settings=SHORT_RUN)
     if threading.current_thread() is threading.main_thread():
         # Replace PySpark's handler for Ctrl-C, which may call the JVM during another call.
         signal.signal(signal.SIGINT, signal.default_int_handler)

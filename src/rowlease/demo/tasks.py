@@ -21,8 +21,6 @@ HORIZON = math.sin(math.radians(-0.833))
 J2000 = 946_728_000
 #: A flight is late if its delay is longer than this many minutes, as in airlines' statistics.
 LATE_MINUTES = 15
-#: Seconds between two samples of the sun's height during a flight. A divisor of 60.
-STEP_SECONDS = 30
 #: The tilt of the earth's axis, in radians.
 TILT = math.radians(23.439)
 #: The angle in degrees by which the earth rotates in a day, relative to the stars.
@@ -68,10 +66,11 @@ def flight(
         distance: the distance in miles, from the data set.
 
     Returns:
-        `status` (flown, diverted or cancelled), `late`, `clock_agrees` (true if the two local times
-        differ by `dep_delay`), `gained` (minutes made up in the air), `miles` (the great-circle
-        distance), `detour` (`distance` minus `miles`) and `dark_seconds` (air time with the sun
-        below the horizon). There are no fractions, so that results can be compared exactly.
+        The `row_id` and `carrier`, `status` (flown, diverted or cancelled), `late`, `clock_agrees`
+        (true if the two local times differ by `dep_delay`), `gained` (minutes made up in the air),
+        `miles` (the great-circle distance), `detour` (`distance` minus `miles`) and `dark_seconds`
+        (air time with the sun below the horizon). There are no fractions, so that results can be
+        compared exactly.
     """
     status = "cancelled" if dep_time is None else "diverted" if arr_delay is None else "flown"
     start = end = None
@@ -86,6 +85,7 @@ def flight(
             dark = dark_seconds(start, end, angle, left, air_time)
     return {
         "row_id": row_id,
+        "carrier": carrier,
         "status": status,
         "late": arr_delay is not None and arr_delay > LATE_MINUTES,
         "clock_agrees": dep_time is None
@@ -117,6 +117,8 @@ def dark_seconds(
 ) -> int:
     """The seconds with the sun below the horizon, on a great-circle flight at constant speed.
 
+    The sun's height is computed once a minute, because `air_time` is in minutes.
+
     Args:
         start, end: the unit vectors of both places.
         angle: the angle between these vectors, in radians.
@@ -141,7 +143,7 @@ def dark_seconds(
     b_cos, b_sin, b_rest = bx * east_x + by * east_y, bx * east_y - by * east_x, bz * sun_z
     horizon = HORIZON * sin(angle)
     dark = 0
-    for seconds in range(0, duration, STEP_SECONDS):
+    for seconds in range(0, duration, 60):
         turn = TURN_PER_SECOND * seconds
         turn_cos, turn_sin = cos(turn), sin(turn)
         flown = angle * (seconds / duration)
@@ -149,5 +151,5 @@ def dark_seconds(
         from_end = b_cos * turn_cos + b_sin * turn_sin + b_rest
         height = sin(angle - flown) * from_start + sin(flown) * from_end
         if height < horizon:
-            dark += STEP_SECONDS
+            dark += 60
     return dark
