@@ -8,7 +8,8 @@ long, parts of it may run at once, each on a server of its own, and the page be 
     python -m tests.contract.engines --part FILE [what pytest takes]
     python -m tests.contract.engines --join [--note TEXT ...] FILE ...
 
-A note says what the results do not, as what was changed before something ran again.
+A note says what the results do not, as what was changed before something ran again. What no part
+ran is kept from the page, with the scripts that it ran with.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -253,8 +255,8 @@ def _failure(result: Result) -> str:
 
 def _skips(reason: str, tests: list[str]) -> str:
     """A reason, how many tests were skipped for it, and which, if they are few."""
-    names = sorted({test.partition("[")[0].removeprefix("test_") for test in tests})
-    shown = f" ({', '.join(names).replace('_', ' ')})" if len(names) <= MAX_NAMED else ""
+    names = sorted({test.partition("[")[0].removeprefix("test_") for test in tests} - {""})
+    shown = f" ({', '.join(names).replace('_', ' ')})" if 0 < len(names) <= MAX_NAMED else ""
     return _item(f"{len(tests)}: {plain(reason[:MAX_REASON])}{shown}")
 
 
@@ -266,6 +268,74 @@ def plain(text: str) -> str:
 def written() -> str:
     """The page as it is, or nothing."""
     return PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+
+
+class Row(NamedTuple):
+    """What a page says of a promise on an engine.
+
+    Attributes:
+        counts: how many passed, failed and were skipped.
+        ran_with: the fingerprint of the scripts.
+    """
+
+    counts: tuple[int, ...]
+    ran_with: str
+
+
+def rows(text: str) -> dict[tuple[str, str], Row]:
+    """What a page says, by engine and promise."""
+    text = text.replace("\n  ", " ")
+    names = re.search(r"^\| promise \| (.*: passed.*)$", text, re.MULTILINE)
+    if names is None:
+        return {}
+    order = [
+        "postgresql" if name == NAMES["postgresql"] else "sqlserver"
+        for name in re.findall(r"([\w ]+): passed", names[1])
+    ]
+    ran_with: dict[str, str] = dict(re.findall(r"^\* sql/(\w+): `(\w+)`", text, re.MULTILINE))
+    older: dict[tuple[str, str], str] = {
+        (place, told): fingerprint
+        for fingerprint, what in re.findall(
+            rf"^{re.escape(OLDER)}, `(\w+)`: (.*)$", text, re.MULTILINE
+        )
+        for name, those in re.findall(r"([\w ]+) \(([^)]*)\)", what)
+        for place in ["postgresql" if name.strip() == NAMES["postgresql"] else "sqlserver"]
+        for told in those.split(", ")
+    }
+    found = {}
+    for promise, *cells in re.findall(
+        r"^\| ([^|*\n]+?) " + r"\| ([\d,]+) " * (3 * len(order)) + r"\|$", text, re.MULTILINE
+    ):
+        counts = [int(cell.replace(",", "")) for cell in cells]
+        for place, engine in enumerate(order):
+            fingerprint = older.get((engine, promise), ran_with[engine])
+            three = tuple(counts[3 * place : 3 * place + 3])
+            found[engine, promise.replace(" ", "_")] = Row(three, fingerprint)
+    return found
+
+
+def with_rows(run: Run, text: str) -> tuple[Run, list[str]]:
+    """The run with what a page says of promises that it lacks, and a note that says so."""
+    when = re.search(r"^\* run: (.*?) UTC", text, re.MULTILINE)
+    ran = {(r.engine, r.promise) for r in run.results if r.outcome != "not run"}
+    lacking = {(r.engine, r.promise) for r in run.results} - ran
+    kept = {one: row for one, row in rows(text).items() if one in lacking and any(row.counts)}
+    if not kept or when is None:
+        return run, []
+    results = [r for r in run.results if (r.engine, r.promise) not in kept]
+    older = {fingerprint: list(what) for fingerprint, what in run.older.items()}
+    for (engine, promise), (counts, fingerprint) in kept.items():
+        every = [r for r in run.results if (r.engine, r.promise) == (engine, promise)]
+        missing = len(every) - sum(counts)
+        for outcome, count in zip((*OUTCOMES, "not run"), (*counts, missing), strict=True):
+            reason = f"as the run from {when[1]} UTC said" if outcome != "passed" else ""
+            results += [
+                Result(engine, promise, f"[{number}]", outcome, reason) for number in range(count)
+            ]
+        if fingerprint != run.scripts[engine]:
+            older.setdefault(fingerprint, []).append((engine, promise))
+    note = f"kept from the run from {when[1]} UTC: {_by_engine(list(kept), run)}"
+    return run._replace(results=results, older=older), [note]
 
 
 def main(arguments: list[str]) -> int:
@@ -280,6 +350,8 @@ def main(arguments: list[str]) -> int:
                 notes.append(note)
             code = pytest.main([FOLDER, *QUIETLY, "--collect-only", "--no-summary"], [recorder])
             run = runs.joined([runs.kept(Path(file)) for file in files], recorder.results)
+            run, kept_rows = with_rows(run, written())
+            notes += kept_rows
         case ["--part", file, *rest]:
             code = pytest.main([*QUIETLY, *rest], [recorder])
             runs.ended(begun, recorder.results).keep(Path(file))

@@ -154,3 +154,30 @@ def test_the_page_says_what_ran_with_older_scripts(
     warning = engines.stale()
     assert warning is not None
     assert "older scripts" in warning
+
+
+def test_what_no_part_ran_is_kept_from_the_page() -> None:
+    """With the scripts that it ran with, and with what was missing there."""
+    every = [
+        Result(engine, promise, f"test_{x}", "not run", "")
+        for engine in ("postgresql", "sqlserver")
+        for promise in ("1_one_owner", "3_order")
+        for x in "abc"
+    ]
+    before = runs.begun()._replace(scripts={"sqlserver": "0ld", "postgresql": "0ld"})
+    outcomes = ("passed", "failed", "not run") * 4
+    first = [one._replace(outcome=two) for one, two in zip(every, outcomes, strict=True)]
+    text = page(runs.joined([runs.ended(before, first)], every))
+    again = [one._replace(outcome="passed") for one in every[-3:]]
+    run = runs.joined([runs.ended(runs.begun(), again)], every)
+    run, notes = engines.with_rows(run, text)
+    shown = page(run, notes=notes)
+    assert "| 1 one owner | 1 | 1 | 0 | 1 | 1 | 0 |" in shown
+    assert "| 3 order | 1 | 1 | 0 | 3 | 0 | 0 |" in shown
+    assert "* older scripts, `0ld`: PostgreSQL (1 one owner, 3 order); SQL Server (1 one" in shown
+    assert "* these scripts: SQL Server (3 order)" in shown
+    assert "kept from the run from" in shown
+    assert "3 of 12 results are missing" in shown
+    nothing = runs.joined([runs.ended(runs.begun(), [])], every)
+    kept, _ = engines.with_rows(nothing, shown)
+    assert engines.rows(page(kept)) == engines.rows(shown)
