@@ -669,8 +669,31 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
         r"&require_auth=scram-sha-256\n",
         found.stdout,
     )
-    assert found.stderr.endswith(
-        "runs only while a program uses it, for example `rowlease psql`.\n"
+    assert found.stderr.endswith("runs only while a program uses it; `rowlease up` keeps it up.\n")
+
+
+def test_up_keeps_the_embedded_server_up(home: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ROWLEASE")}
+    environment = {**kept, "ROWLEASE_HOME": str(home), "PYTHONPATH": SOURCE}
+    rowlease = [sys.executable, "-m", "rowlease"]
+    with subprocess.Popen(
+        [*rowlease, "up"], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert re.fullmatch(r"PostgreSQL is up: postgresql://rowlease:\*\*\*@/rowlease\n", first)
+        url = subprocess.check_output([*rowlease, "url"], env=environment, text=True)
+        with psycopg.connect(url.strip()) as connection:
+            assert connection.execute("select rowlease.now() is not null").fetchone() == (True,)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    configured = {**environment, "ROWLEASE_DSN": "postgresql://me:secret@h/d"}
+    refused = subprocess.run(
+        [*rowlease, "up"], env=configured, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert (
+        "another database is configured, postgresql://me:***@h/d: `rowlease up`" in refused.stderr
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rowlease import Client, NoResult, task
 from rowlease.client.handle import Handle
-from rowlease.errors import StoreError
+from rowlease.errors import InvalidRequest, StoreError
 from rowlease.model import Failure, Outcome
 from tests.contract.sessions import Session
 
@@ -27,6 +27,11 @@ def client(dsn: str, store: Session) -> Iterator[Client]:
     store.freeze(None)  # the client's own connections have the real time
     with Client(dsn) as opened:
         yield opened
+
+
+def test_an_id_is_a_number(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match="request_id is 'abc'; it must be the number"):
+        client.get("abc")  # type: ignore[call-overload]
 
 
 def replace(store: Session, handle: Handle[Any]) -> int:

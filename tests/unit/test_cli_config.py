@@ -23,7 +23,7 @@ from tests import machine
 from tests.commands import in_test
 
 #: Commands that print no data, or the output of another program.
-WITHOUT_JSON = {("dashboard",), ("exporter",), ("psql",), ("url",)}
+WITHOUT_JSON = {("dashboard",), ("exporter",), ("psql",), ("up",), ("url",)}
 
 
 @pytest.fixture(autouse=True)

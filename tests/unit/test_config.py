@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from rowlease.config import DSN_FILE_VARIABLE, DSN_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError
 from rowlease.store import engine_of, mask_passwords, migrate, open_store, redact
+from rowlease.store.postgresql.dsn import libpq_dsn
+from rowlease.store.postgresql.engine import PostgreSQL
 from rowlease.store.postgresql.jdbc import IN_URL, JDBC_NAMES, OF_LIBPQ
 
 #: A password that is not part of any message.
@@ -151,6 +153,13 @@ def test_an_odd_password_is_never_shown(password: str, encoded: bool) -> None:
     assert written not in shown
     assert password not in shown
     assert shown in (frame, "postgresql://***")
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+def test_the_driver_in_a_dsn_of_sqlalchemy_does_not_matter(driver: str) -> None:
+    dsn = f"postgresql+{driver}://me@h:5433/d"
+    assert libpq_dsn(dsn) == "postgresql://me@h:5433/d"
+    assert isinstance(engine_of(dsn), PostgreSQL)
 
 
 @pytest.mark.parametrize(

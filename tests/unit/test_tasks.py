@@ -6,13 +6,13 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
-from rowlease.errors import ConfigError, UnknownTask, WrongArguments
+from rowlease.errors import ConfigError, InvalidRequest, UnknownTask, WrongArguments
 from rowlease.model import MAX_PAYLOAD_BYTES
 from rowlease.tasks.cron import Cron, takes_time
 from rowlease.tasks.loading import load_tasks
@@ -106,6 +106,10 @@ def test_a_result_that_refers_to_itself_is_refused() -> None:
         ({"max_attempts": 0}, "max_attempts is 0"),
         ({"time_limit": timedelta(0)}, "time_limit is 0:00:00"),
         ({"name": 3}, "name is 3; it must be a string"),
+        (
+            {"executor": "gevent"},
+            "task one: executor is 'gevent'; it must be one of process, thread",
+        ),
         ({"queue": 3}, "task one: queue is 3; it must be a string"),
         ({"priority": "high"}, "priority is 'high'; it must be an integer of 0 or more"),
         ({"max_attempts": "3"}, "max_attempts is '3'; it must be an integer of 1 or more"),
@@ -144,6 +148,51 @@ def test_the_settings_of_a_task_do_not_change() -> None:
 def test_only_functions_can_be_tasks(what: Any) -> None:
     with pytest.raises(ConfigError, match="must be a function"):
         Task(what)
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+
+
+class Mailer:
+    def send(self) -> None: ...
+
+    @task
+    @staticmethod
+    def render() -> str:
+        return "text"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (numbers, "numbers is a generator, of which a worker would run nothing"),
+        (Mailer.send, "Mailer.send is a method, for which a worker has no object"),
+        (lambda: None, r'a lambda has no name .* use def, or @task\("name"\)'),
+    ],
+)
+def test_a_function_that_no_worker_could_run_is_refused_where_it_is_written(
+    function: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        task(function)
+
+
+def test_a_static_method_and_a_lambda_with_a_name_are_tasks() -> None:
+    assert Mailer.render() == "text"
+    assert task("zero")(lambda: 0)() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delay": timedelta(1), "due_time": datetime.now(UTC)}, "both delay and due_time"),
+        ({"delay": timedelta(seconds=-1)}, "it must not be negative"),
+    ],
+)
+def test_times_that_make_no_sense_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        echo.with_options(**options).request()
 
 
 def test_two_tasks_of_one_name_are_refused() -> None:

@@ -33,6 +33,7 @@ from rowlease.cli.say import say
 from rowlease.cli.schedule import schedule
 from rowlease.cli.spark_enqueue import spark_enqueue
 from rowlease.cli.top import top
+from rowlease.cli.up import up
 from rowlease.cli.worker import worker
 from rowlease.cli.workers import workers
 from rowlease.errors import RowleaseError, WrongFilter
@@ -92,6 +93,7 @@ for command in (
     schedule,
     psql,
     url,
+    up,
     demo,
     config,
 ):

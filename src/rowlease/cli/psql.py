@@ -19,8 +19,7 @@ def url(dsn: str | None) -> None:
     """Print the URL of the database, with its password.
 
     The other commands use the same database. The URL of the embedded server is usually the same at
-    each start. The server runs only while a program uses it, so keep `rowlease psql` or
-    `rowlease top` open.
+    each start. The server runs only while a program uses it, so keep `rowlease up` running.
     """
     from rowlease.client.database import database
     from rowlease.config import configured_dsn
@@ -29,7 +28,7 @@ def url(dsn: str | None) -> None:
         click.echo(found)  # noqa: TID251
     if configured_dsn(dsn) is None:
         say(
-            "The server runs only while a program uses it, for example `rowlease psql`.",
+            "The server runs only while a program uses it; `rowlease up` keeps it up.",
             err=True,
         )
 

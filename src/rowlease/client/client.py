@@ -197,7 +197,11 @@ class Client(Producer):
         Args:
             task: the task of the request. Its return annotation decides what `result` returns;
                 without a task, `result` returns plain JSON values.
+
+        Raises:
+            InvalidRequest: the id is not a number.
         """
+        check_type("request_id", request_id, ((int,), "it must be the number of a request"))
         decode = decode_plain if task is None else task.parameters.result
         return Handle(request_id, None, None, self.store, decode)
 

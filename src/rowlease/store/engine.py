@@ -27,7 +27,10 @@ SQLSERVER = "rowlease.store.sqlserver.engine:SqlServer"
 BY_SCHEME = {
     "postgresql": POSTGRESQL,
     "postgres": POSTGRESQL,
+    # As SQLAlchemy writes them; rowlease uses its own driver.
     "postgresql+psycopg": POSTGRESQL,
+    "postgresql+psycopg2": POSTGRESQL,
+    "postgresql+asyncpg": POSTGRESQL,
     "mssql": SQLSERVER,
     "mssql+pyodbc": SQLSERVER,
 }

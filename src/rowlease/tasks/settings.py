@@ -16,6 +16,8 @@ Exceptions = type[BaseException] | Iterable[type[BaseException]]
 
 #: The maximum number of characters in a name: the length of the column `kind`.
 MAX_NAME = 200
+#: The kinds of slots that run tasks.
+EXECUTORS = ("process", "thread", "coroutine")
 #: The type rules of the settings that have a simple type.
 SETTING_TYPES: dict[str, TypeRule] = {
     "name": ((str,), "it must be a string"),
@@ -88,6 +90,8 @@ class TaskSettings:
                 raise ConfigError(f"task {self.name}: {setting} is {short_repr(value)}; {advice}")
         if not 1 <= len(self.name) <= MAX_NAME:
             raise ConfigError(f"the task name {self.name!r} must have 1 to {MAX_NAME} characters")
+        if self.executor is not None:
+            check_executor(self.executor, f"task {self.name}: ")
         if self.priority < 0:
             raise self._wrong("priority", "it must be 0 or more")
         if self.max_attempts is not None and self.max_attempts < 1:
@@ -110,6 +114,12 @@ class TaskSettings:
 
     def _wrong(self, setting: str, advice: str) -> ConfigError:
         return ConfigError(f"task {self.name}: {setting} is {getattr(self, setting)}; {advice}")
+
+
+def check_executor(name: str, whose: str = "") -> None:
+    """Raise ConfigError unless there is an executor of this name."""
+    if name not in EXECUTORS:
+        raise ConfigError(f"{whose}executor is {name!r}; it must be one of {', '.join(EXECUTORS)}")
 
 
 class TaskKeywords(TypedDict, total=False):

@@ -25,7 +25,7 @@ def libpq_dsn(dsn: str) -> str:
     Raises:
         ConfigError: the DSN cannot be read. libpq's message is dropped, since it quotes passwords.
     """
-    text = dsn.replace("postgresql+psycopg://", "postgresql://", 1)
+    text = re.sub(r"^postgresql\+\w+://", "postgresql://", dsn)
     if not _is_readable(text):
         raise ConfigError(
             f"the DSN {redact(dsn)!r} cannot be read; write it as "

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rowlease.errors import ConfigError
 from rowlease.events import Events
 from rowlease.tasks.loading import set_up
+from rowlease.tasks.settings import check_executor
 from rowlease.tasks.task import Registry
 from rowlease.worker.cores import usable_cores
 from rowlease.worker.settings import WorkerSettings
@@ -53,8 +54,7 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
             in the executor.
     """
     name = settings.executor or executor_of_tasks(tasks)
-    if name not in DEFAULTS:
-        raise ConfigError(f"executor is {name!r}; it must be one of {', '.join(DEFAULTS)}")
+    check_executor(name)
     if name == "coroutine":
         for task in tasks.values():
             if not task.is_coroutine:
