@@ -478,6 +478,18 @@ create table rowlease.requeued (
 );
 create index requeued_operation on rowlease.requeued (operation_id);
 
+-- Who has cancelled a request; while it runs, its worker is asked to stop it. `maintain` drops a row with its
+-- operation.
+create table rowlease.cancellation (
+  request_id   bigint       not null,  -- the request
+  operation_id bigint       not null,  -- the operation; the last one, if there are several
+  asked_time   timestamptz  not null,  -- when
+  asked_by     varchar(200) not null,  -- the operation's actor; without one, its login
+  kills        boolean      not null,  -- its worker ends its task at once
+  constraint cancellation_pkey primary key (request_id)
+);
+create index cancellation_operation on rowlease.cancellation (operation_id);
+
 -- How many requests of each status a queue has, as rows to add up: see the view depth_by_priority.
 --
 -- Each routine appends what it changed, in its own transaction: sums are exact, and no routine

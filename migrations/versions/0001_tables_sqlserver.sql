@@ -462,6 +462,21 @@ create index requeued_operation on rowlease.Requeued (OperationId) with (allow_p
 go
 alter table rowlease.Requeued set (lock_escalation = disable);
 go
+-- Who has cancelled a request; while it runs, its worker is asked to stop it. `maintain` drops a row with its
+-- operation.
+create table rowlease.Cancellation (
+  RequestId   bigint        not null,
+  OperationId bigint        not null,
+  AskedTime   datetime2(6)  not null,
+  AskedBy     nvarchar(200) not null,
+  Kills       bit           not null,
+  constraint cancellation_pkey primary key clustered (RequestId) with (allow_page_locks = off)
+);
+go
+create index cancellation_operation on rowlease.Cancellation (OperationId) with (allow_page_locks = off);
+go
+alter table rowlease.Cancellation set (lock_escalation = disable);
+go
 -- How many requests of each status a queue has, as rows to add up: see the view DepthByPriority.
 --
 -- Each routine appends what it changed, in its own transaction: sums are exact, nobody waits for a

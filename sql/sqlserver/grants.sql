@@ -156,6 +156,7 @@ grant select on rowlease.Batch to rowlease_reader, rowlease_operator;
 grant select on rowlease.BatchWait to rowlease_reader, rowlease_operator;
 grant select on rowlease.Batches to rowlease_reader, rowlease_operator;
 grant select on rowlease.Requeued to rowlease_reader, rowlease_operator;
+grant select on rowlease.Cancellation to rowlease_reader, rowlease_operator;
 grant select on rowlease.Attempt to rowlease_reader, rowlease_operator;
 grant select on rowlease.Ready to rowlease_reader, rowlease_operator;
 grant select on rowlease.Leased to rowlease_reader, rowlease_operator;

@@ -102,11 +102,13 @@ class NoResult(RowleaseError):
         error: str | None = None,
         *,
         is_another: bool = False,
+        cancelled_by: str | None = None,
     ) -> None:
+        by = f" by {cancelled_by}" if cancelled_by else ""
         why = {
             None: "it does not exist: its transaction is not committed, or it was purged",
             "Failed": "it is a dead letter",
-            "Cancelled": "it was cancelled",
+            "Cancelled": f"it was cancelled{by}",
         }[status]
         if is_another:
             why = (

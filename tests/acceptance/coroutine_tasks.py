@@ -37,6 +37,11 @@ async def act(do: str = "ok", **given: Any) -> object:
             raise RuntimeError("stopped, as asked")
         case "stay":
             await asyncio.Event().wait()
+        case "clean up":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                crowd.append(1)
     return {"did": do, "attempt": current().attempt, **given}
 
 

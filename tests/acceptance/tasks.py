@@ -64,6 +64,8 @@ def act(do: str = "ok", **given: Any) -> object:
             while not current().should_stop:
                 threading.Event().wait(0.001)
             raise RuntimeError("stopped, as asked")
+        case "stay":
+            threading.Event().wait()
         case "report":
             current().progress(0.25, "a quarter")
             return Path(given["gate"]).read_text()

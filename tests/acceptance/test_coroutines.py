@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rowlease.errors import SoftTimeLimitExceeded
-from rowlease.events import Failed, Finished, Started
+from rowlease.events import Finished, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.worker import Worker
 from tests.acceptance.coroutine_tasks import TASKS, crowd
-from tests.acceptance.workers import SHORT_LEASE, statuses
+from tests.acceptance.workers import statuses
 from tests.acceptance.workers import working as working_with
 
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -117,12 +117,3 @@ def test_a_second_stop_abandons_running_requests(store: Store, sql: Sql) -> None
         worker.stop()
         worker.stop()
     assert statuses(sql) == {"Pending": 1}
-
-
-def test_a_coroutine_is_asked_to_stop_when_its_request_is_cancelled(store: Store, sql: Sql) -> None:
-    (request_id,) = put(store, "obey")
-    with working(store, lease=SHORT_LEASE) as (_, emitted):
-        emitted.first(Started)
-        store.operate("cancel", ids=[request_id])
-        assert "stopped, as asked" in emitted.first(Failed).error
-    assert statuses(sql) == {"Cancelled": 1}

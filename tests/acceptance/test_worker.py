@@ -31,7 +31,6 @@ from rowlease.events import (
     StoreRecovered,
     WorkerIdle,
 )
-from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.tasks.task import Registry, task
@@ -519,18 +518,6 @@ def test_the_progress_of_a_running_task_can_be_read(store: Store, gate: Path, sq
         assert found == [(request_id, token, 0.25, "a quarter")]
         open_gate(gate)
         emitted.first(Finished)
-
-
-def test_a_running_task_is_asked_to_stop_when_its_request_is_cancelled(
-    store: Store, sql: Sql
-) -> None:
-    (request_id,) = put(store, "obey")
-    with working(store, lease=SHORT_LEASE) as (_, emitted):
-        emitted.first(Started)
-        (asked,) = store.operate("cancel", ids=[request_id]).touched
-        assert asked.outcome is Outcome.CANCEL_REQUESTED
-        assert "stopped, as asked" in emitted.first(Failed).error
-    assert statuses(sql) == {"Cancelled": 1}
 
 
 def test_a_running_task_is_asked_to_stop_when_the_worker_drains(store: Store, sql: Sql) -> None:

@@ -419,6 +419,17 @@ def test_an_operation_is_forgotten_after_90_days(store: Session, clock: Clock) -
     assert store.rows("operation", "verb") == store.rows("requeued", "request_id") == []
 
 
+def test_who_has_cancelled_a_request_is_dropped_with_the_operation(
+    store: Session, clock: Clock
+) -> None:
+    (request,) = store.put()
+    store.cancel([request])
+    assert store.rows("cancellation", "request_id") == [{"request_id": request}]
+    clock.advance(days=91)
+    store.maintain()
+    assert store.rows("operation", "verb") == store.rows("cancellation", "request_id") == []
+
+
 def test_a_request_that_no_longer_matches_is_left_alone(
     store: Session, another: Callable[[], Session]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest
+from rowlease.errors import InvalidRequest, RoutineError
 from rowlease.model import Failure, LeasedRequest, NewRequest, Outcome
 from tests.contract.sessions import IGNORES_HINTS, Clock, Session
 
@@ -132,6 +132,63 @@ def test_a_running_request_that_was_cancelled_ends_cancelled_however_its_lease_e
     assert (store.rows("queue", "request_id"), store.depth()) == ([], [])
     expired = end in ("maintain", "another's dequeue")
     assert store.complete(held) == [Outcome.LEASE_LOST if expired else Outcome.REPEAT]
+
+
+def cancelling(store: Session, request: int) -> tuple[str | None, Any]:
+    found = store.get_request(request)
+    assert found
+    assert store.find_requests(ids=[request]).requests == [found]
+    return found.cancelled_by, found.cancel_time
+
+
+def test_a_request_tells_who_has_cancelled_it_and_when(store: Session, clock: Clock) -> None:
+    running, untouched = store.put(2)
+    held = store.claim(limit=2)
+    (waiting,) = store.put()
+    clock.advance(seconds=5)
+    asked_at = clock.now
+    store.operate("cancel", ids=[waiting, running], actor="ann")
+    assert cancelling(store, waiting) == ("ann", asked_at)
+    assert cancelling(store, running) == ("ann", asked_at)
+    assert cancelling(store, untouched) == (None, None)
+    assert store.explain(running).reason == "cancelling"
+    assert store.explain(running).message.startswith("ann has cancelled it at ")
+    clock.advance(seconds=5)
+    store.fail(held, [AT_ONCE] * 2)
+    assert statuses(store, [waiting, running]) == ["Cancelled"] * 2
+    assert cancelling(store, running) == ("ann", asked_at)
+    for request in (waiting, running):
+        assert store.explain(request).message.endswith(", by ann")
+
+
+def test_without_a_name_the_login_has_cancelled_it(store: Session) -> None:
+    (request,) = store.put()
+    store.cancel([request])
+    (operation,) = store.list_operations()
+    assert cancelling(store, request)[0] == operation.login
+
+
+def test_a_worker_learns_whether_to_kill_the_task(store: Session, clock: Clock) -> None:
+    killed, asked = store.put(2)
+    held = store.claim(limit=2)
+    store.operate("cancel", ids=[killed, asked], actor="ann")
+    assert [one.kills for one in store.renew(held)] == [False, False]
+    clock.advance(seconds=1)
+    store.operate("cancel", arguments={"kill": True}, ids=[killed], actor="bob")
+    found = {one.request_id: one for one in store.renew(held)}
+    assert {one.outcome for one in found.values()} == {Outcome.CANCEL_REQUESTED}
+    assert (found[killed].kills, found[asked].kills) == (True, False)
+    assert cancelling(store, killed) == ("bob", clock.now)
+    store.operate("cancel", ids=[killed])
+    assert [one.kills for one in store.renew(held) if one.request_id == killed] == [True]
+
+
+@pytest.mark.parametrize("kill", ["yes", 1, {}])
+def test_kill_is_true_or_false(kill: Any, store: Session) -> None:
+    (request,) = store.put()
+    with pytest.raises(RoutineError, match="cancel takes kill: true or false"):
+        store.operate("cancel", arguments={"kill": kill}, ids=[request])
+    assert statuses(store, [request]) == ["Pending"]
 
 
 def test_cancelling_the_head_of_a_group_lets_the_next_go(store: Session) -> None:

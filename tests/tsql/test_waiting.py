@@ -57,7 +57,7 @@ MAINTAIN = Open(
         "queue": [NEW], "queuehistory": [NEW], "progress": [NEW], "batchwait": [NEW],
         "lane": [{}], "lanepart": [{}], "load": [{}], "queuedepth": [{}], "staging": [{}],
         "attempt": [{}], "worker": [{}], "ratestart": [{}], "batch": [{}], "operation": [{}],
-        "requeued": [{}], "enqueuereceipt": [{}], "queueday": [{}], "queuewaiter": [{}],
+        "requeued": [{}], "cancellation": [{}], "enqueuereceipt": [{}], "queueday": [{}], "queuewaiter": [{}],
         "maintainfailure": [{}],
     },
 )  # fmt: skip

@@ -91,6 +91,8 @@ class Prepared:
                 "{}",
             ),
             None,
+            None,
+            None,
             (attempt,),
         )
 

@@ -41,6 +41,7 @@ class Slot:
         self.take_back_at: float | None = None
         self.since: float | None = None
         self.kills = 0
+        self.is_coroutine = False
         self.stopped: list[int] = []
 
     @property
@@ -95,6 +96,9 @@ class Slot:
         self.held = deque(list(self.held)[:1])
         return back
 
+    def cancels(self, lease: Lease) -> bool:
+        return self.is_coroutine
+
     def end(self, lease: Lease, why: str) -> None:
         if self.end_reason is None:
             self.end_reason = why
@@ -123,7 +127,7 @@ class World:
         events = Events()
         events.subscribe(self.emitted.append)
         this: Any = self
-        self.dispatcher = Dispatcher(this, this, events, prefetch=prefetch)
+        self.dispatcher = Dispatcher(this, this, events, prefetch=prefetch, cancel_grace=10.0)
 
     # The methods that the dispatcher calls.
 
@@ -490,3 +494,69 @@ def test_draining_asks_running_tasks_to_stop(clock: Clock) -> None:
     assert world.runners[0].stopped == []
     world.step(draining=True)
     assert world.runners[0].stopped == [1]
+
+
+def test_a_cancelled_task_is_asked_to_stop_and_ended_after_the_grace_time(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    (lease,) = world.take(1)
+    (slot,) = world.runners
+    world.dispatcher.cancel(lease, kills=False)
+    world.step()
+    assert (slot.stopped, slot.kills) == ([1], 0)
+    clock.time += 9.9
+    world.dispatcher.cancel(lease, kills=False)  # at the next renewal
+    world.step()
+    assert slot.kills == 0
+    assert world.pause == pytest.approx(0.1)
+    clock.time += 0.11
+    world.step()
+    assert slot.kills == 1
+    assert slot.end_reason == "was given up because its request was cancelled"
+
+
+@pytest.mark.parametrize("way", ["killed", "a coroutine"])
+def test_a_cancelled_task_has_no_grace_time_if_it_is(way: str, clock: Clock) -> None:
+    world = World(clock, slots=1)
+    (lease,) = world.take(1)
+    (slot,) = world.runners
+    slot.is_coroutine = way == "a coroutine"
+    world.dispatcher.cancel(lease, kills=way == "killed")
+    world.step()
+    assert slot.kills == 1
+
+
+def test_a_kill_shortens_the_grace_time_of_a_cancel(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    (lease,) = world.take(1)
+    world.dispatcher.cancel(lease, kills=False)
+    world.step()
+    world.dispatcher.cancel(lease, kills=True)
+    world.step()
+    assert world.runners[0].kills == 1
+
+
+def test_a_task_that_stops_in_time_is_not_ended(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    (lease,) = world.take(1)
+    world.dispatcher.cancel(lease, kills=False)
+    world.step()
+    world.answer(world.runners[0], Failure("stopped"))
+    world.take(1)
+    clock.time += 11
+    world.step()
+    assert world.runners[0].kills == 0
+    assert len(world.outcomes.not_done) == 1
+
+
+def test_a_cancelled_request_that_has_not_begun_is_abandoned(clock: Clock) -> None:
+    world = World(clock, slots=1)
+    world.learn(TINY)
+    first, second, third = world.take(3)
+    world.dispatcher.cancel(second, kills=False)
+    world.step()
+    clock.time += 0.02
+    world.step()
+    world.step()
+    assert ids(world.runners[0].held) == ids([first, third])
+    assert world.outcomes.abandoned == [second]
+    assert world.runners[0].stopped == []

@@ -301,7 +301,7 @@ def test_a_short_lease_is_checked_in_time(leases: Leases, store: Records) -> Non
     """With the real clock: a new lease of 0.3 s shortens a pause of one second."""
     renewed = threading.Event()
     store.meanwhile = renewed.set
-    thread = threading.Thread(target=leases.run, args=[lambda lease: None, lambda: None])
+    thread = threading.Thread(target=leases.run, args=[print, print, print])
     thread.start()
     leases.add([Lease(request(1, 0.3), 0, None, now())])
     assert renewed.wait(0.3)

@@ -716,6 +716,7 @@ class ScriptedNotifications:
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
         self.did: list[str] = []
+        self.cancelled: list[int] = []
         self.listener: Listener | None = None
 
     def listen(self, queues: Sequence[str]) -> ScriptedNotifications:
@@ -736,6 +737,8 @@ class ScriptedNotifications:
             self.listener.announce()
         elif step == "retract":
             self.listener.retract()
+        elif isinstance(step, int):
+            self.cancelled.append(step)
         return step == "notify"
 
     def close(self) -> None:
@@ -753,12 +756,16 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
 ) -> None:
     monkeypatch.setattr("rowlease.worker.claims.listener.Backoff", lambda *_: Backoff(0.0, 0.0))
     lost = OSError("cut off")
-    store = ScriptedNotifications("announce", "notify", "retract", "announce", lost, lost, "notify")
+    store = ScriptedNotifications(
+        7, "announce", 8, "notify", "retract", "announce", lost, lost, 9, "notify"
+    )
     emitted: list[Event] = []
     events = Events()
     events.subscribe(emitted.append)
-    store.listener = Listener(store, ["default"], events)  # type: ignore[arg-type]
-    monkeypatch.setattr("rowlease.worker.claims.listener.DISCARD_INTERVAL", 0.0)
+    heard: list[int] = []
+    this: Any = store
+    store.listener = Listener(this, ["default"], events, heard.extend)
+    monkeypatch.setattr("rowlease.worker.claims.listener.READ_INTERVAL", 0.0)
     store.listener.run(store)
     assert store.did == [
         *("connect", "idle", "announced", "notified", "busy", "idle", "announced", "close"),
@@ -766,4 +773,5 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
         *("connect", "idle", "announced", "notified", "close"),
     ]
     assert emitted == [NotificationsLost("cut off"), NotificationsLost("cut off")]
+    assert heard == [7, 8, 9]
     assert not store.listener.is_announced

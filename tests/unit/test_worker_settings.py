@@ -22,6 +22,7 @@ OTHERS = WorkerSettings(
     consumer_priority=4,
     burst=True,
     grace=timedelta(0),
+    cancel_grace=timedelta(0),
     poll=timedelta(seconds=1),
     processes=2,
 )

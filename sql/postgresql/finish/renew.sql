@@ -3,7 +3,7 @@
 --           setting), p_started boolean[] (whether the request has begun to run)
 -- returns:  request_id bigint, outcome text -- 'ok' | 'cancel_requested' | 'busy' | 'repeat' |
 --           'lease_lost' | 'not_found', lock_expires_time timestamptz (for ok and
---           cancel_requested)
+--           cancel_requested), kills boolean (for cancel_requested: whether to end the task at once)
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order, skipping locked ones
 -- why:      a claim can only assume that a request starts at once, so a renewal that denies it takes
@@ -14,7 +14,7 @@
 create or replace function rowlease.renew(
   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint default null,
   p_started boolean[] default null
-) returns table (request_id bigint, outcome text, lock_expires_time timestamptz)
+) returns table (request_id bigint, outcome text, lock_expires_time timestamptz, kills boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off
@@ -54,7 +54,9 @@ begin
            case when r.cancelled then 'cancel_requested'
                 when o.outcome = 'lease_lost' and q.request_id is not null then 'busy'
                 else o.outcome end,
-           r.expires
+           r.expires,
+           r.cancelled and exists (select from rowlease.cancellation c
+                                    where c.request_id = o.request_id and c.kills)
       from rowlease_internal.lease_outcomes(p_request_ids, p_lock_tokens, v_done)
            with ordinality as o(request_id, outcome, place)
       left join unnest(v_done, v_expires, v_cancelled) as r(id, expires, cancelled)

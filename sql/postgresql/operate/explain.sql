@@ -1,6 +1,6 @@
 -- explain: explain in one sentence why a request is not claimed.
 -- params:   p_request_id bigint
--- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'running' | 'no_queue' | 'paused' |
+-- returns:  reason text -- 'unknown' | 'finished' | 'dead_letter' | 'cancelling' | 'running' | 'no_queue' | 'paused' |
 --           'batch' | 'snoozed' | 'scheduled' | 'locked' | 'expired' | 'group' | 'in_flight' |
 --           'no_worker' | 'rate' | 'unknown_kind' | 'consumer_priority' | 'behind' | 'next', message text
 -- errors:   none
@@ -21,11 +21,14 @@ declare
   v_settings record;  -- the type of the table would wait for a lock on the table
   v_table    record := rowlease_internal.table_lock();
   v_lock     text := v_table.message;
+  v_asked    record;
 begin
   if not coalesce(v_table.is_exclusive, false) then
     select * into v_request from rowlease.requests r where r.request_id = p_request_id limit 1;
     select * into v_settings from rowlease.queue_settings s
      where s.queue_name = v_request.queue_name;
+    select c.asked_by, c.asked_time into v_asked from rowlease.cancellation c
+     where c.request_id = p_request_id;
     v_lock := coalesce(v_lock, rowlease_internal.row_lock(
       p_request_id, case when v_settings.max_in_flight is not null then v_request.queue_name end));
   end if;
@@ -35,12 +38,17 @@ begin
     reason := 'unknown'; message := 'there is no such request; it may have been purged';
   elsif v_request.status in ('Complete', 'Cancelled') then
     reason := 'finished';
-    message := format('it has been %s since %s', v_request.status, v_request.completion_time);
+    message := format('it has been %s since %s%s', v_request.status, v_request.completion_time,
+                      case when v_request.status = 'Cancelled' then ', by ' || v_asked.asked_by end);
   elsif v_request.status = 'Failed' then
     reason := 'dead_letter';
     message := format('it is a dead letter after attempt %s of %s: %s; revive it with requeue',
                     v_request.num_attempts, v_request.max_attempts,
                     split_part(v_request.last_error, e'\n', 1));
+  elsif v_request.cancel_requested and v_request.lock_expires_time > v_now then
+    reason := 'cancelling';
+    message := format('%s has cancelled it at %s; %s, which runs it, is asked to stop it',
+                    v_asked.asked_by, v_asked.asked_time, v_request.locked_by);
   elsif v_request.status = 'Processing' and v_request.lock_expires_time > v_now then
     reason := 'running';
     message := format('%s has leased it until %s, and renews the lease as long as it is alive',

@@ -5,7 +5,7 @@
 -- errors:   none
 -- locks:    none
 -- why:      all queues share one channel, and each message names a queue; see wake_workers and
---           wake_producers.
+--           wake_producers. Workers also hear which requests were cancelled; see cancel_requests.
 create or replace function rowlease.listen(p_room boolean default false) returns void
 language plpgsql
 as $$
@@ -14,5 +14,6 @@ begin
     listen rowlease_room;
   else
     listen rowlease;
+    listen rowlease_cancel;
   end if;
 end $$;

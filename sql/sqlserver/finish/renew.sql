@@ -18,10 +18,11 @@ declare @now datetime2(6) = rowlease.now(), @done nvarchar(max);
 declare @given table (RequestId bigint not null, LockToken bigint not null, Started bit not null,
                       primary key (RequestId, LockToken));
 declare @renewed table (RequestId bigint not null primary key, LockToken bigint not null,
-                        LockExpiresTime datetime2(6) not null, CancelRequested bit not null);
+                        LockExpiresTime datetime2(6) not null, CancelRequested bit not null,
+                        Kills bit not null);
 declare @place int = -1;
 declare @answer table (Place int not null primary key, RequestId bigint, Outcome varchar(20) not null,
-                       LockExpiresTime datetime2(6));
+                       LockExpiresTime datetime2(6), Kills bit);
 exec rowlease_internal.check_arrays @p_request_ids, @p_lock_tokens, @p_started;
 insert into @given (RequestId, LockToken, Started)
 select g.request_id, g.lock_token, max(case when s.value = 'false' then 0 else 1 end)
@@ -36,8 +37,8 @@ update rowlease.Queue
        StartedTime = (
          select coalesce(Queue.StartedTime, @now) from @given as n where n.RequestId = Queue.RequestId
             and n.LockToken = Queue.LockToken and n.Started = 1)
-output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, 0
-  into @renewed (RequestId, LockToken, LockExpiresTime, CancelRequested)
+output inserted.RequestId, inserted.LockToken, inserted.LockExpiresTime, 0, 0
+  into @renewed (RequestId, LockToken, LockExpiresTime, CancelRequested, Kills)
   from @given as g
  inner join rowlease.Queue with (index (queue_pkey), forceseek, rowlock, readpast)
          on Queue.RequestId = g.RequestId and Queue.LockToken = g.LockToken
@@ -48,10 +49,14 @@ update r set CancelRequested = 1
   from @renewed as r
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = r.RequestId
  where q.CancelRequested = 1;
+update r set Kills = 1
+  from @renewed as r
+  join rowlease.Cancellation as c with (forceseek (cancellation_pkey (RequestId))) on c.RequestId = r.RequestId
+ where r.CancelRequested = 1 and c.Kills = 1;
 commit transaction;
-insert into @answer (Place, RequestId, Outcome, LockExpiresTime)
+insert into @answer (Place, RequestId, Outcome, LockExpiresTime, Kills)
 select g.place, g.request_id, case when r.CancelRequested = 1 then 'cancel_requested' else 'ok' end,
-       r.LockExpiresTime
+       r.LockExpiresTime, r.Kills
   from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g
   join @renewed as r on r.RequestId = g.request_id and r.LockToken = g.lock_token;
 -- Without READ_COMMITTED_SNAPSHOT a read of a row that is being finished would wait.
@@ -81,5 +86,5 @@ begin
       from rowlease_internal.held_pairs(@p_request_ids, @p_lock_tokens) as g where g.place = @place;
   end catch;
 end;
-select a.RequestId as request_id, a.Outcome as outcome, a.LockExpiresTime as lock_expires_time
-  from @answer as a order by a.Place;
+select a.RequestId as request_id, a.Outcome as outcome, a.LockExpiresTime as lock_expires_time,
+       a.Kills as kills from @answer as a order by a.Place;

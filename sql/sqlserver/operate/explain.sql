@@ -14,12 +14,15 @@ declare @now datetime2(6) = rowlease.now(), @queue nvarchar(100), @status varcha
 declare @due datetime2(6), @by nvarchar(200), @expires datetime2(6), @completed datetime2(6);
 declare @attempts int, @max_attempts int, @error nvarchar(max), @paused bit, @has_settings bit = 0;
 declare @limited nvarchar(100), @lock nvarchar(4000), @again nvarchar(4000), @who nvarchar(4000);
+declare @cancels bit, @asked_by nvarchar(200), @asked datetime2(6);
 declare @held nvarchar(60), @kind nvarchar(200), @reason varchar(20), @why nvarchar(4000), @message nvarchar(max);
 select @queue = r.QueueName, @status = r.Status, @due = r.DueTime, @by = r.LockedBy,
        @expires = r.LockExpiresTime, @attempts = r.NumAttempts, @max_attempts = r.MaxAttempts,
        @error = left(r.LastError, charindex(nchar(10), r.LastError + nchar(10)) - 1),
-       @completed = r.CompletionTime, @kind = r.Kind
+       @completed = r.CompletionTime, @kind = r.Kind, @cancels = r.CancelRequested
   from rowlease.Requests as r where r.RequestId = @p_request_id;
+select @asked_by = c.AskedBy, @asked = c.AskedTime
+  from rowlease.Cancellation as c where c.RequestId = @p_request_id;
 select @paused = s.Paused, @has_settings = 1,
        @limited = case when s.MaxInFlight is not null then s.QueueName end
   from rowlease.QueueSettings as s where s.QueueName = @queue;
@@ -27,11 +30,16 @@ if @status is null
   select @reason = 'unknown', @message = N'there is no such request; it may have been purged';
 else if @status in ('Complete', 'Cancelled')
   select @reason = 'finished',
-         @message = concat(N'it has been ', @status, N' since ', rowlease_internal.time_text(@completed));
+         @message = concat(N'it has been ', @status, N' since ', rowlease_internal.time_text(@completed),
+                           case when @status = 'Cancelled' then N', by ' + @asked_by end);
 else if @status = 'Failed'
   select @reason = 'dead_letter',
          @message = concat(N'it is a dead letter after attempt ', @attempts, N' of ', @max_attempts,
                          N': ', @error, N'; revive it with requeue');
+else if @cancels = 1 and @expires > @now
+  select @reason = 'cancelling',
+         @message = concat(@asked_by, N' has cancelled it at ', rowlease_internal.time_text(@asked), N'; ',
+                           @by, N', which runs it, is asked to stop it');
 else if @status = 'Processing' and @expires > @now
   select @reason = 'running',
          @message = concat(@by, N' has leased it until ', rowlease_internal.time_text(@expires),

@@ -24,7 +24,10 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
                a.StartedTime as started_time, a.EndedTime as ended_time, a.Outcome as outcome,
                a.Error as error, a.ErrorType as error_type, a.Traceback as traceback
           from rowlease.Attempt as a where a.RequestId = r.RequestId
-         order by a.LockToken for json path) as attempts, e.after
+         order by a.LockToken for json path) as attempts,
+       (select c.AskedTime from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancel_time,
+       (select c.AskedBy from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancelled_by,
+       e.after
   from (select cast(null as bigint) as after, 0 as is_last union all select @next, 1) as e
   left join openjson(cast(@found as nvarchar(max))) as f on e.is_last = 0
   left join rowlease.Requests as r on r.RequestId = cast(f.value as bigint)

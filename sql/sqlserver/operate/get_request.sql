@@ -16,6 +16,8 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
                a.StartedTime as started_time, a.EndedTime as ended_time, a.Outcome as outcome,
                a.Error as error, a.ErrorType as error_type, a.Traceback as traceback
           from rowlease.Attempt as a where a.RequestId = r.RequestId
-         order by a.LockToken for json path) as attempts
+         order by a.LockToken for json path) as attempts,
+       (select c.AskedTime from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancel_time,
+       (select c.AskedBy from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancelled_by
   from rowlease.Requests as r
  where r.RequestId = @p_request_id;

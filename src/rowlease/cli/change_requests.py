@@ -51,6 +51,9 @@ def change_command(verb: str, *options: Callable[..., Any]) -> click.Command:
 
 #: The options of the verbs that have arguments.
 OPTIONS: dict[str, list[Callable[..., Any]]] = {
+    "cancel": [
+        click.option("--kill", is_flag=True, default=None, help="Leave running tasks no time.")
+    ],
     "reprioritise": [
         click.option("--priority", type=click.IntRange(min=0), help="The new priority.")
     ],
@@ -104,7 +107,8 @@ def operate(
                 done = Requests(store).resume(verb, resume, progress=report)
             else:
                 kept = {"dry_run": dry_run, "actor": actor}
-                done = method(text, progress=report, **kept, **arguments)
+                chosen = {name: each for name, each in arguments.items() if each is not None}
+                done = method(text, progress=report, **kept, **chosen)
         except BaseException:
             if reached and reached[0].operation_id:
                 say(

@@ -103,6 +103,13 @@ def named_queues(
     help="The time that running tasks have to finish after SIGTERM or Ctrl-C.",
 )
 @click.option(
+    "--cancel-grace",
+    type=duration,
+    default="10s",
+    show_default=True,
+    help="The time that a running task has to stop after a cancel, before it is killed.",
+)
+@click.option(
     "--processes",
     type=click.IntRange(1, 1000),
     default=1,

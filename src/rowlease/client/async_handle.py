@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Generic
 
 from rowlease.client.batch import Batch
@@ -43,9 +44,9 @@ class AsyncHandle(Generic[R_co]):
         """See `Handle.result`. Waiting does not occupy a thread."""
         return await self._handle.result_in(self._threads, timeout)
 
-    async def cancel(self) -> Outcome:
+    async def cancel(self, *, kill: bool = False) -> Outcome:
         """See `Handle.cancel`."""
-        return await self._threads.call(self._handle.cancel)
+        return await self._threads.call(partial(self._handle.cancel, kill=kill))
 
     async def requeue(self) -> Outcome:
         """See `Handle.requeue`."""

@@ -127,18 +127,30 @@ class Handle(Generic[R_co]):
             )
         if found is None or found.status != "Complete":
             raise NoResult(
-                self.request_id, found and found.status, found.last_error if found else None
+                self.request_id,
+                found and found.status,
+                found.last_error if found else None,
+                cancelled_by=found.cancelled_by if found else None,
             )
         return self._decode(found.result)
 
-    def cancel(self) -> Outcome:
+    def cancel(self, *, kill: bool = False) -> Outcome:
         """Cancel the request if it is not running; otherwise ask its task to stop.
+
+        The worker is notified. A coroutine is cancelled where it awaits. For other tasks,
+        `current().should_stop` becomes true; a child process that has not ended its task after the
+        worker's `cancel_grace` (10 s) is killed. `read` tells who has cancelled the request, and
+        when.
+
+        Args:
+            kill: whether to leave the task no time.
 
         Returns:
             `ok` if the request is cancelled; `cancel_requested` if its task is running and was
             asked to stop; `not_found` if it is complete, already cancelled, or does not exist.
         """
-        return _outcome(self._store.operate("cancel", **self._filter()))
+        arguments = {"kill": True} if kill else None
+        return _outcome(self._store.operate("cancel", arguments=arguments, **self._filter()))
 
     def requeue(self) -> Outcome:
         """Make a dead letter wait again, with the same id.

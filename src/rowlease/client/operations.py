@@ -82,12 +82,17 @@ class Requests:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def cancel(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
-        """Cancel waiting requests, and ask running ones to stop.
+    def cancel(
+        self, text: str | None = None, /, *, kill: bool = False, **given: Unpack[Operate]
+    ) -> Operation:
+        """Cancel waiting requests, and ask running ones to stop (see `Handle.cancel`).
 
         Dead letters are cancelled only if the filter names their status or their ids.
+
+        Args:
+            kill: whether to leave running tasks no time.
         """
-        return self._operate("cancel", {}, text, given)
+        return self._operate("cancel", {"kill": True} if kill else {}, text, given)
 
     def requeue(self, text: str | None = None, /, **given: Unpack[Operate]) -> Operation:
         """Make dead letters wait again.

@@ -336,6 +336,10 @@ def _steps(found: Request) -> list[TimelineStep]:
                 found.locked_time, f"Attempt {found.num_attempts}", found.locked_by or "", "running"
             )
         )
+    if found.cancel_time is not None:
+        steps.append(
+            TimelineStep(found.cancel_time, "Cancel requested", f"by {found.cancelled_by}", "bad")
+        )
     if found.completion_time is not None:
         taken = formats.span(found.completion_time - found.requested_time)
         mark = "good" if found.status == "Complete" else "bad"

@@ -94,11 +94,15 @@ class Renewal(NamedTuple):
     """The answer for one lease.
 
     After `ok`, `cancel_requested` or `busy`, the worker still holds the lease.
+
+    Attributes:
+        kills: after `cancel_requested`, whether to end the task at once.
     """
 
     request_id: int
     outcome: Outcome
     lock_expires_time: datetime | None
+    kills: bool = False
 
 
 class Exchanged(NamedTuple):

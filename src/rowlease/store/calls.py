@@ -27,13 +27,23 @@ V = TypeVar("V", bound=NamedTuple)
 
 
 class Notifications(Protocol):
-    """A connection on which notifications arrive. Each means that requests may be waiting."""
+    """A connection on which notifications arrive. Each means that requests may be waiting.
+
+    Attributes:
+        cancelled: the ids of requests that were cancelled while they ran, as far as notified. The
+            caller removes them.
+    """
+
+    cancelled: list[int]
 
     def announce_idle(self, idle: bool) -> None:
         """Announce whether this worker is idle. Producers notify only idle workers."""
 
     def wait(self, timeout: timedelta) -> bool:
-        """Block until a notification arrives (return True) or the time has elapsed (False)."""
+        """Block until requests may be waiting (return True).
+
+        Returns False if the time has elapsed, or if running requests were cancelled.
+        """
 
     def close(self) -> None: ...
 

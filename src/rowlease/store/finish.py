@@ -146,7 +146,10 @@ class FinishCalls(Calls):
             p_lease_ms=to_milliseconds(lease),
             p_started=None if started is None else list(started),
         )
-        return [Renewal(request_id, Outcome(outcome), until) for request_id, outcome, until in rows]
+        return [
+            Renewal(request_id, Outcome(outcome), until, bool(kills))
+            for request_id, outcome, until, kills in rows
+        ]
 
     def report_progress(self, reports: Sequence[tuple[Held | LeasedRequest, float, str]]) -> int:
         """Store the progress of running requests: a fraction from 0 to 1 and a note.

@@ -220,7 +220,8 @@ class OperateCalls(Calls):
 
         Args:
             verb: cancel, requeue, reprioritise, reschedule, break or purge.
-            arguments: `priority` for reprioritise; `delay_ms` or `due_time` for reschedule.
+            arguments: `kill` for cancel; `priority` for reprioritise; `delay_ms` or `due_time` for
+                reschedule.
             actor: the operator's name, for the audit.
             dry_run: whether to change nothing.
             after: in a dry run, the `after` of the previous step.

@@ -165,6 +165,8 @@ def about(store: Store, request: Request) -> list[str]:
     ]
     if request.locked_time:
         lines.append(f"claimed {at(request.locked_time)} by {request.locked_by}")
+    if request.cancel_time:
+        lines.append(f"cancelled {at(request.cancel_time)} by {request.cancelled_by}")
     if request.completion_time:
         lines.append(f"ended {at(request.completion_time)}")
     keys = {

@@ -87,7 +87,13 @@ class Components:
         """Start the threads. The dispatcher needs none: it runs in the caller's thread."""
         threads.start("receiver", self.receiver.run)
         threads.start("sender", self.outcome_sender.run)
-        threads.start("leases", self.leases.run, self.dispatcher.lost, self.receiver.go_on)
+        threads.start(
+            "leases",
+            self.leases.run,
+            self.dispatcher.lost,
+            self.dispatcher.cancel,
+            self.receiver.go_on,
+        )
         threads.start("heartbeats", self.housekeeping.run_heartbeats)
         threads.start("housekeeping", self.housekeeping.run)
         if self.listener:

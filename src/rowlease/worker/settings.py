@@ -44,6 +44,9 @@ class WorkerSettings:
             scheduled or paused, or that wait for a rate or a batch, stay (decision 99 in
             docs/decisions).
         grace: how long running tasks may go on after the first call of `stop` (30 s).
+        cancel_grace: how long a running task may go on after its request was cancelled (10 s). Then
+            its child process is killed. A thread is given up, but runs on. A coroutine is cancelled
+            at once where it awaits. `kill=True` of a cancel leaves no such time.
         poll: the longest time that an idle worker sleeps without a notification, give or take 20 %.
             None means 5 s, or 1 s if the database sends no notifications.
         processes: the number of workers like this one that share the host's cores (1 or more).
@@ -60,6 +63,7 @@ class WorkerSettings:
     consumer_priority: int = 0
     burst: bool = False
     grace: timedelta = timedelta(seconds=30)
+    cancel_grace: timedelta = timedelta(seconds=10)
     poll: timedelta | None = None
     processes: int = 1
 
@@ -88,5 +92,6 @@ class WorkerKeywords(TypedDict, total=False):
     consumer_priority: int
     burst: bool
     grace: timedelta
+    cancel_grace: timedelta
     poll: timedelta | None
     processes: int

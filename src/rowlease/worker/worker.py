@@ -202,7 +202,13 @@ class Worker:
         exchanger = Exchanger(
             store, self.worker_id, self._queue_order, self._tasks, leases, events, lease=lease
         )
-        dispatcher = Dispatcher(slots, exchanger, events, prefetch=self._executor.prefetch)
+        dispatcher = Dispatcher(
+            slots,
+            exchanger,
+            events,
+            prefetch=self._executor.prefetch,
+            cancel_grace=settings.cancel_grace.total_seconds(),
+        )
         is_isolated = self._executor.set_up is not None
         suspects = Suspects(
             exchanger, leases, dispatcher, is_isolated=is_isolated, is_patient=is_burst
@@ -220,7 +226,7 @@ class Worker:
             schedules=schedules,
         )
         listens = store.can_notify and not is_burst
-        listener = Listener(store, self._queues, events) if listens else None
+        listener = Listener(store, self._queues, events, leases.check) if listens else None
         longest_sleep = POLL if store.can_notify else POLL_WITHOUT_NOTIFICATIONS
         receiver = Receiver(
             exchanger,

@@ -85,7 +85,7 @@ begin
       array_fill(p_queue_name, array[cardinality(v_dead_groups)]), v_dead_groups);
   end if;
   if v_cancelled_ids is not null then
-    perform rowlease_internal.cancel_requests(v_cancelled_ids);
+    perform rowlease_internal.cancel_requests(v_cancelled_ids, null);
   end if;
   return v_broken;
 end $$;

@@ -20,7 +20,7 @@ begin
     perform rowlease_internal.unblock_groups(p_queue_names, p_group_keys);
   end if;
   if p_cancel_ids is not null then
-    perform rowlease_internal.cancel_requests(p_cancel_ids);
+    perform rowlease_internal.cancel_requests(p_cancel_ids, null);
   end if;
   foreach v_name in array coalesce(p_wake, '{}') loop
     perform rowlease_internal.wake_workers(v_name, false);

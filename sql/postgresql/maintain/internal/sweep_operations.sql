@@ -2,7 +2,7 @@
 -- params:   p_now timestamptz, p_limit integer
 -- returns:  bigint -- how many were dropped
 -- errors:   none
--- locks:    rows of operation, exclusive, skipping locked ones; rows of requeued
+-- locks:    rows of operation, exclusive, skipping locked ones; rows of requeued and cancellation
 -- why:      90 days answer most questions about who did what; copy the rows to keep them for longer.
 create or replace function rowlease_internal.sweep_operations(p_now timestamptz, p_limit integer)
 returns bigint
@@ -18,6 +18,7 @@ declare
 begin
   if cardinality(v_ids) > 0 then
     delete from rowlease.requeued r where r.operation_id = any(v_ids);
+    delete from rowlease.cancellation c where c.operation_id = any(v_ids);
     delete from rowlease.operation o where o.operation_id = any(v_ids);
   end if;
   return cardinality(v_ids);

@@ -1,12 +1,15 @@
 -- cancel_requests: cancel waiting requests; ask running ones to stop.
--- params:   p_request_ids bigint[]
+-- params:   p_request_ids bigint[], p_operation_id bigint (null: an earlier operation has asked for
+--           it, and the lease has ended now)
 -- returns:  request_id bigint, outcome text -- 'ok' (cancelled) | 'cancel_requested' (running: its
---           worker learns of it at the next renew) | 'not_found'
+--           worker is notified) | 'not_found'
 -- errors:   none
--- locks:    as unblock_groups; the caller has locked the rows of queue
+-- locks:    rows of cancellation; as unblock_groups; the caller has locked the rows of queue
 -- why:      no lease is broken: a running request ends when its worker reports an outcome, or when
---           its lease runs out.
-create or replace function rowlease_internal.cancel_requests(p_request_ids bigint[])
+--           its lease runs out. A worker that misses the notification learns of it at the next
+--           renew. A message has at most 8,000 bytes, and 300 ids always fit.
+create or replace function rowlease_internal.cancel_requests(
+  p_request_ids bigint[], p_operation_id bigint)
 returns table (request_id bigint, outcome text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -55,6 +58,19 @@ begin
          array_agg(d.group_key) filter (where d.group_key is not null)
     into v_asked, v_done, v_queues, v_groups
     from done d;
+  if p_operation_id is not null then
+    insert into rowlease.cancellation as c (request_id, operation_id, asked_time, asked_by, kills)
+    select u.id, o.operation_id, v_now, coalesce(o.actor, o.login),
+           coalesce((o.arguments ->> 'kill')::boolean, false)
+      from unnest(v_done || v_asked) as u(id)
+      join rowlease.operation o on o.operation_id = p_operation_id
+        on conflict on constraint cancellation_pkey do update
+       set operation_id = excluded.operation_id, asked_time = excluded.asked_time,
+           asked_by = excluded.asked_by, kills = c.kills or excluded.kills;
+    perform pg_notify('rowlease_cancel', string_agg(u.id::text, ' '))
+       from unnest(v_asked) with ordinality as u(id, place)
+      group by (u.place - 1) / 300;
+  end if;
   if v_groups is not null then
     perform rowlease_internal.unblock_groups(v_queues, v_groups);
   end if;

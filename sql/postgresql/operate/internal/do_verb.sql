@@ -22,7 +22,7 @@ begin
   if p_verb = 'cancel' then
     return query
       select c.request_id, c.outcome, null::bigint
-        from rowlease_internal.cancel_requests(p_request_ids) c;
+        from rowlease_internal.cancel_requests(p_request_ids, p_operation_id) c;
   elsif p_verb = 'requeue' then
     return query
       select r.request_id, coalesce(c.outcome, r.outcome), c.new_request_id

@@ -64,6 +64,6 @@ begin
     perform rowlease_internal.unblock_groups(v_dead_queues, v_dead_groups);
   end if;
   if v_cancelled_ids is not null then
-    perform rowlease_internal.cancel_requests(v_cancelled_ids);
+    perform rowlease_internal.cancel_requests(v_cancelled_ids, null);
   end if;
 end $$;

@@ -29,6 +29,8 @@ begin
   elsif v_filter ? 'status' and not v_filter -> 'status' <@ to_jsonb(v_takes) then
     raise exception using errcode = 'RL001', message = format(
       '%s takes requests that are %s', p_verb, array_to_string(v_takes, ', '));
+  elsif p_verb = 'cancel' and jsonb_typeof(coalesce(p_arguments -> 'kill', 'true')) <> 'boolean' then
+    raise exception using errcode = 'RL001', message = 'cancel takes kill: true or false';
   elsif p_verb = 'reprioritise'
         and coalesce(p_arguments ->> 'priority' !~ '^[0-9]{1,9}$', true) then
     raise exception using errcode = 'RL001', message =

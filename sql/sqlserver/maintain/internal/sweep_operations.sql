@@ -1,7 +1,7 @@
 -- sweep_operations: drop operations 90 days after their last step.
 -- params:   p_now datetime2(6), p_limit int, p_dropped bigint output
 -- returns:  p_dropped -- how many were dropped
--- locks:    rows of requeued and operation, exclusive, skipping locked ones
+-- locks:    rows of requeued, cancellation and operation, exclusive, skipping locked ones
 create or alter procedure rowlease_internal.sweep_operations
   @p_now datetime2(6), @p_limit int, @p_dropped bigint output
 as
@@ -17,6 +17,11 @@ delete r
   from @old as d
  inner join rowlease.Requeued as r with (index (requeued_operation), forceseek, rowlock, readpast)
          on r.OperationId = d.OperationId
+option (loop join, force order, maxdop 1);
+delete c
+  from @old as d
+ inner join rowlease.Cancellation as c with (index (cancellation_operation), forceseek, rowlock, readpast)
+         on c.OperationId = d.OperationId
 option (loop join, force order, maxdop 1);
 delete o
   from @old as d

@@ -31,6 +31,8 @@ begin
                      replace(replace(replace(replace(@takes, N'[', N''), N']', N''), N'"', N''), N',', N', '));
   throw 51001, @says, 1;
 end;
+if @p_verb = N'cancel' and exists (select 1 from openjson(@p_arguments) as j where j.[key] = 'kill' and j.type <> 3)
+  throw 51001, N'cancel takes kill: true or false', 1;
 if @p_verb = N'reprioritise' and (@priority is null or @priority like N'%[^0-9]%' or len(@priority) > 9)
   throw 51001, N'reprioritise needs a priority: a whole number of 0 or more', 1;
 if @p_verb = N'reschedule' and (@delay like N'%[^0-9]%' or len(@delay) > 13

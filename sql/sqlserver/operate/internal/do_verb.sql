@@ -75,6 +75,7 @@ begin
            on q.RequestId = cast(i.value as bigint)
    where q.LockedBy is not null
   option (loop join, force order, maxdop 1);
+  exec rowlease_internal.note_cancellation @ids, @p_operation_id, @p_now;
   exec rowlease_internal.take_out @ids, @groups, @p_now;
 end;
 else if @p_verb = N'reprioritise'

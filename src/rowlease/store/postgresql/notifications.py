@@ -10,6 +10,9 @@ from typing import LiteralString
 from rowlease.store import deadlines
 from rowlease.store.postgresql.connection import BoundedConnection
 
+#: The channel of requests that were cancelled while they ran: the routine cancel_requests.
+CANCEL_CHANNEL = "rowlease_cancel"
+
 
 class PostgresNotifications:
     """Listens on a separate connection; see `rowlease.store.Notifications`.
@@ -30,6 +33,7 @@ class PostgresNotifications:
         connection.patience = deadlines.LISTENER_ANSWER
         connection.execute(listen)
         self._idle = False
+        self.cancelled: list[int] = []
         self._heard_at = time.monotonic()
 
     def announce_idle(self, idle: bool) -> None:
@@ -46,15 +50,20 @@ class PostgresNotifications:
             left = max(0.0, min(deadline - time.monotonic(), deadlines.LISTENER_ANSWER / 2))
             if any(each in self._queues for each in self.heard(left)):
                 return True
-            if time.monotonic() >= deadline:
+            if self.cancelled or time.monotonic() >= deadline:
                 return False
 
     def heard(self, seconds: float) -> list[str]:
-        """The next notifications of the channel; empty if none arrives within `seconds`."""
-        notified = [
-            each.payload for each in self._connection.notifies(timeout=seconds, stop_after=1)
-        ]
-        if notified:
+        """The next notifications; empty if none arrives within `seconds`.
+
+        Those of cancelled requests are left out, and added to `cancelled`.
+        """
+        found = list(self._connection.notifies(timeout=seconds, stop_after=1))
+        notified = [each.payload for each in found if each.channel != CANCEL_CHANNEL]
+        if len(notified) < len(found):
+            messages = (each.payload for each in found if each.channel == CANCEL_CHANNEL)
+            self.cancelled += [int(word) for message in messages for word in message.split()]
+        if found:
             self._heard_at = time.monotonic()
         elif time.monotonic() - self._heard_at > deadlines.LISTENER_SILENT:
             self._connection.execute("select")

@@ -66,7 +66,7 @@ PLAN = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
 #: The tables that grow. QueueDepth is not one of them: it is short, and is read whole.
 LARGE = {
     "queue", "queuehistory", "staging", "lane", "lanepart", "enqueuereceipt", "attempt", "progress",
-    "operation", "requeued", "batch", "batchwait", "ratestart",
+    "operation", "requeued", "cancellation", "batch", "batchwait", "ratestart",
 }  # fmt: skip
 #: Routines that read a whole table on purpose, and those for operators.
 READS_WHOLE = {

@@ -213,6 +213,8 @@ class Leases:
         self._retry_policy = CallRetryPolicy(worked=True)  # a claim succeeded before any renewal
         self.num_lost = 0
         self._wake = threading.Event()
+        self._named: set[int] = set()
+        self._cancelled: Callable[[Lease, bool], object] = lambda lease, kills: lease.stop()
 
     def add(self, leases: Collection[Lease]) -> None:
         """Start to renew these leases."""
@@ -230,16 +232,33 @@ class Leases:
         """The requests held at this moment."""
         return [lease.request for lease in tuple(self._held)]
 
-    def run(self, lost: Callable[[Lease], object], recovered: Callable[[], object]) -> None:
+    def check(self, request_ids: Collection[int]) -> None:
+        """Renew the leases of these requests now, which tells whether they are cancelled.
+
+        Other requests are ignored. Safe from any thread.
+        """
+        if named := {one.request_id for one in self.requests()}.intersection(request_ids):
+            self._named = self._named | named
+            self._wake.set()
+
+    def run(
+        self,
+        lost: Callable[[Lease], object],
+        cancelled: Callable[[Lease, bool], object],
+        recovered: Callable[[], object],
+    ) -> None:
         """Renew leases until stopped.
 
         Args:
             lost: a function that is called with each lease that was lost.
+            cancelled: a function that is called at each renewal of a request that is cancelled,
+                with its lease and whether to end its task at once.
             recovered: a function that is called when renewals succeed again.
 
         Raises:
             RowleaseError: the database has refused renewals for a minute.
         """
+        self._cancelled = cancelled
         while not self._stopped:
             self._wake.wait(self._pause)
             self._wake.clear()
@@ -266,8 +285,11 @@ class Leases:
         Returns:
             The leases that were lost.
         """
+        named, self._named = self._named, set()
         due = [
-            one for one in tuple(self._held) if one.ends - now() < one.seconds * (1 - RENEW_AFTER)
+            one
+            for one in tuple(self._held)
+            if one.ends - now() < one.seconds * (1 - RENEW_AFTER) or one.request.request_id in named
         ]
         groups = _by_length(due)
         if not due and self.failing_since is not None:
@@ -333,7 +355,7 @@ class Leases:
                 lost.append(lease)
                 self._events.emit(LeaseLostEvent(lease.request, answer.outcome))
             if answer.outcome is Outcome.CANCEL_REQUESTED:
-                lease.stop()
+                self._cancelled(lease, answer.kills)
                 self._events.emit(CancelRequested(lease.request))
         if not leases:
             return []

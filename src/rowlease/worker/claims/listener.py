@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import Protocol
@@ -18,8 +18,9 @@ logger = logging.getLogger("rowlease")
 #: The maximum duration of one wait for a notification. `stop` and `retract` take effect after the
 #: wait.
 WAIT = timedelta(seconds=0.2)
-#: Seconds between two reads that discard notifications while the worker is busy.
-DISCARD_INTERVAL = 1.0
+#: Seconds between two reads of notifications while the worker is busy. It discards those of waiting
+#: requests, but stops the tasks of cancelled ones.
+READ_INTERVAL = 0.2
 
 
 class Wakeable(Protocol):
@@ -33,12 +34,23 @@ class Listener:
     """Waits for notifications, and announces to producers whether this worker is idle.
 
     While the listener has no connection, the receiver polls.
+
+    Args:
+        cancelled: a function that is called with the ids of running requests that were cancelled,
+            also those of other workers.
     """
 
-    def __init__(self, store: Store, queues: Sequence[str], events: Events) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[str],
+        events: Events,
+        cancelled: Callable[[Collection[int]], object],
+    ) -> None:
         self._store = store
         self._queues = queues
         self._events = events
+        self._cancelled = cancelled
         self._is_idle = threading.Event()
         self._stopped = threading.Event()
         #: Whether this worker is announced as idle. If so, producers send notifications.
@@ -91,4 +103,7 @@ class Listener:
                     notifications.announce_idle(False)
                     self.is_announced = False
                 notifications.wait(timedelta(0))  # discard notifications, or they would pile up
-                self._is_idle.wait(DISCARD_INTERVAL)
+                self._is_idle.wait(READ_INTERVAL)
+            if notifications.cancelled:
+                found, notifications.cancelled = notifications.cancelled, []
+                self._cancelled(found)

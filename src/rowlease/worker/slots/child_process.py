@@ -322,6 +322,9 @@ class ChildProcess:
             lease.runner = None
         return ran and (ran[0], now() - ran[1]), others
 
+    def cancels(self, lease: Lease) -> bool:
+        return False
+
     def end(self, lease: Lease, why: str) -> None:
         """Kill the child, unless it is about to end already."""
         if self.end_reason is None:

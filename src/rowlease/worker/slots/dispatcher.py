@@ -32,6 +32,8 @@ WEIGHT = 0.05
 START_CHECK_PAUSE = 0.02
 #: The wait of a draining worker that holds no request, in seconds.
 DRAINED_PAUSE = 0.005
+#: Seconds after which a request that was taken back from its slot has certainly arrived.
+RECALL_SECONDS = 1.0
 #: Seconds in which outcomes of short requests gather, because one delivery costs less than many.
 GATHER = 0.0005
 
@@ -44,6 +46,7 @@ class Dispatcher:
 
     Args:
         prefetch: the maximum number of requests to prefetch for each slot.
+        cancel_grace: the seconds between a cancel and the end of the task.
 
     Attributes:
         capacity: the number of requests that the slots can hold now, including those they hold.
@@ -60,6 +63,7 @@ class Dispatcher:
         events: Events,
         *,
         prefetch: int,
+        cancel_grace: float,
     ) -> None:
         self._slots = slots
         self._exchanger = exchanger
@@ -71,6 +75,10 @@ class Dispatcher:
         self._outcomes = Outcomes()
         self._over: list[Lease] = []
         self._recall = False
+        self._cancel_grace = cancel_grace
+        self._cancels: deque[tuple[Lease, bool]] = deque()
+        #: When to end the tasks of cancelled requests.
+        self._cancelled: dict[Lease, float] = {}
         self._accepted = 0
         self._answered = 0
         self._average = math.inf  # run time of a request in seconds; unknown until the first ends
@@ -98,6 +106,16 @@ class Dispatcher:
         if not lease.has_begun():
             self._recall = True
             self._slots.wake()
+
+    def cancel(self, lease: Lease, kills: bool) -> None:
+        """Ask the task of a cancelled request to stop, and end it when its time is over.
+
+        A request that has not begun is abandoned.
+        """
+        lease.stop()
+        self._cancels.append((lease, kills))
+        self._recall = self._recall or not lease.has_begun()
+        self._slots.wake()
 
     def busy(self) -> int:
         """The number of slots that hold requests."""
@@ -184,7 +202,32 @@ class Dispatcher:
                 one.start_take_back(at)
             if one.take_back_at is not None:
                 pause = min(pause, one.take_back_at - at)
+        if self._cancels or self._cancelled:
+            pause = min(pause, self._end_cancelled(at))
         return max(0.0, pause)
+
+    def _end_cancelled(self, at: float) -> float:
+        """End the tasks of cancelled requests. Return the seconds until the next check."""
+        pause = STEP
+        running = {lease: one for one in self._slots.runners for lease, _ in one.running()}
+        while self._cancels:
+            lease, kills = self._cancels.popleft()
+            waits = not kills and not (lease in running and running[lease].cancels(lease))
+            ends = at + self._cancel_grace if waits else at
+            self._cancelled[lease] = min(ends, self._cancelled.get(lease, math.inf))
+        for lease, ends in tuple(self._cancelled.items()):
+            if runner := running.get(lease):
+                if at >= ends:
+                    runner.end(lease, "was given up because its request was cancelled")
+                else:
+                    pause = min(pause, ends - at)
+            elif lease in self._backlog:
+                del self._cancelled[lease]
+                self._backlog.remove(lease)
+                self._abandon(lease)
+            elif lease.has_begun() or at >= ends + RECALL_SECONDS:
+                del self._cancelled[lease]  # it has ended
+        return pause
 
     # -- what comes in ---------------------------------------------------------------------------
 

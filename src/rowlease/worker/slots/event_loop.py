@@ -142,6 +142,9 @@ class EventLoop:
                 back.appendleft(self._waiting.pop())
         return list(back)
 
+    def cancels(self, lease: Lease) -> bool:
+        return self._tasks[lease.task_number].is_coroutine
+
     def end(self, lease: Lease, why: str) -> None:
         """Cancel the task of a request that is running."""
         if lease.number in self._running and lease.number not in self._why_ended:

@@ -59,6 +59,9 @@ class Runner(Protocol):
     def start_take_back(self, at: float) -> None: ...
     def finish_take_back(self) -> list[Lease]: ...
 
+    def cancels(self, lease: Lease) -> bool:
+        """Whether `end` lets the task clean up, as a coroutine that is cancelled at an await."""
+
     def end(self, lease: Lease, why: str) -> None:
         """Kill the task of a request that is running; `why` continues "the process …"."""
 
