@@ -1,4 +1,4 @@
-"""A cancel stops a running task, wherever it runs. A lease lasts an hour, so no renewal tells it."""
+"""A cancel stops a running task. Leases last an hour, so no renewal tells of it."""
 
 from __future__ import annotations
 

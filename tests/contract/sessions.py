@@ -31,7 +31,7 @@ T = TypeVar("T")
 TABLES = ("queue", "queue_history", "queue_depth", "queue_day", "enqueue_receipt", "worker", "load",
           "staging",
           "lane", "lane_part", "queue_waiter", "queue_settings", "schedule", "unknown_kind",
-          "progress", "attempt", "rate_start", "operation", "requeued", "stream",
+          "progress", "attempt", "rate_start", "operation", "requeued", "cancellation", "stream",
           "batch", "batch_wait")  # fmt: skip
 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.
@@ -636,7 +636,7 @@ class PostgresSession(PostgresStore, Session):
             # What was committed before is delivered before: no need to wait for silence.
             channel = "rowlease_room" if room else "rowlease"
             self._observer.execute("select pg_notify(%s, '')", (channel,))
-            notified = (notify.payload for notify in ear.notifies())
+            notified = (one.payload for one in ear.notifies() if one.channel == channel)
             return list(takewhile(bool, notified))
 
         return heard

@@ -424,7 +424,7 @@ def test_who_has_cancelled_a_request_is_dropped_with_the_operation(
 ) -> None:
     (request,) = store.put()
     store.cancel([request])
-    assert store.rows("cancellation", "request_id") == [{"request_id": request}]
+    assert store.rows("cancellation", "request_id") == [(request,)]
     clock.advance(days=91)
     store.maintain()
     assert store.rows("operation", "verb") == store.rows("cancellation", "request_id") == []

@@ -57,8 +57,8 @@ MAINTAIN = Open(
         "queue": [NEW], "queuehistory": [NEW], "progress": [NEW], "batchwait": [NEW],
         "lane": [{}], "lanepart": [{}], "load": [{}], "queuedepth": [{}], "staging": [{}],
         "attempt": [{}], "worker": [{}], "ratestart": [{}], "batch": [{}], "operation": [{}],
-        "requeued": [{}], "cancellation": [{}], "enqueuereceipt": [{}], "queueday": [{}], "queuewaiter": [{}],
-        "maintainfailure": [{}],
+        "requeued": [{}], "cancellation": [{}], "enqueuereceipt": [{}], "queueday": [{}],
+        "queuewaiter": [{}], "maintainfailure": [{}],
     },
 )  # fmt: skip
 #: For what a call waits while a step of maintain lasts, and when: docs/sqlserver.md says so.
