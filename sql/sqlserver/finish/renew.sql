@@ -49,9 +49,9 @@ update r set CancelRequested = 1
   from @renewed as r
   join rowlease.Queue as q with (forceseek (queue_pkey (RequestId))) on q.RequestId = r.RequestId
  where q.CancelRequested = 1;
-update r set Kills = 1
-  from @renewed as r
-  join rowlease.Cancellation as c with (forceseek (cancellation_pkey (RequestId))) on c.RequestId = r.RequestId
+update r set Kills = 1 from @renewed as r
+  join rowlease.Cancellation as c with (forceseek (cancellation_pkey (RequestId)), readpast, readcommittedlock)
+    on c.RequestId = r.RequestId
  where r.CancelRequested = 1 and c.Kills = 1;
 commit transaction;
 insert into @answer (Place, RequestId, Outcome, LockExpiresTime, Kills)
