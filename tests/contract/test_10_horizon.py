@@ -101,6 +101,42 @@ def test_a_new_connection_reads_what_an_old_snapshot_keeps_once(worn: Worn) -> N
     assert second.total <= CLAIM_OF_TEN, second.pages
 
 
+def test_the_first_floor_hides_nothing_that_waits(worn: Worn) -> None:
+    store, _, _ = worn
+    waiting = store.rows("queue", "status").count(("Pending",))
+    claim = store.dequeue("new", ["default"], 10)
+    assert {request.priority for request in claim.requests} == {9}
+    found = len(claim.requests)
+    while claim.requests:
+        claim = store.dequeue("new", ["default"], 1_000, floor=claim.floor)
+        found += len(claim.requests)
+    assert found == waiting
+
+
+def test_the_first_floor_hides_nothing_that_is_due(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    store.execute("alter table rowlease.queue set (autovacuum_enabled = false)")
+    store.fill(6_000)
+    hold(another)
+    clock.advance(seconds=1)
+    finish(store, 6_000, timedelta(hours=1))
+    (due,) = store.put(delay=timedelta(seconds=1))
+    clock.advance(seconds=2)
+    claim = store.dequeue("new", ["default"], 10)
+    assert [request.request_id for request in claim.requests] == [due]
+
+
+def test_the_first_floor_hides_nothing_that_comes(worn: Worn) -> None:
+    store, _, _ = worn
+    store.execute("update rowlease.queue set priority = 3 where status = 'Pending'")
+    claim = store.dequeue("new", ["default"], 10)
+    assert claim.floor is not None
+    (urgent,) = store.put(priority=9)
+    claim = store.dequeue("new", ["default"], 1, floor=claim.floor)
+    assert [request.request_id for request in claim.requests] == [urgent]
+
+
 def test_a_floor_that_is_dropped_each_second_does_not_pay_for_all_that_was_finished(
     worn: Worn, clock: Clock
 ) -> None:

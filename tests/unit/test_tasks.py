@@ -157,11 +157,6 @@ def numbers() -> Iterator[int]:
 class Mailer:
     def send(self) -> None: ...
 
-    @task
-    @staticmethod
-    def render() -> str:
-        return "text"
-
 
 @pytest.mark.parametrize(
     ("function", "message"),
@@ -179,7 +174,13 @@ def test_a_function_that_no_worker_could_run_is_refused_where_it_is_written(
 
 
 def test_a_static_method_and_a_lambda_with_a_name_are_tasks() -> None:
-    assert Mailer.render() == "text"
+    class Renderer:
+        @task
+        @staticmethod
+        def render() -> str:
+            return "text"
+
+    assert Renderer.render() == "text"
     assert task("zero")(lambda: 0)() == 0
 
 
