@@ -99,3 +99,39 @@ def test_a_client_that_cannot_be_opened_is_not_open(connecting: Connecting) -> N
         assert connecting.closed.is_set()
 
     asyncio.run(main())
+
+
+def test_a_client_can_be_opened_and_closed_without_a_block(connecting: Connecting) -> None:
+    connecting.may_end.set()
+    client = Client()
+    with pytest.raises(InvalidRequest, match="or call `open`"):
+        _ = client.store
+    store = client.open().store
+    assert client.open().store is store
+    client.close()
+    client.close()
+    assert connecting.closed.is_set()
+    with pytest.raises(InvalidRequest, match="is not open"):
+        _ = client.store
+    connecting.closed.clear()
+    assert client.open().store
+    client.close()
+    assert connecting.closed.is_set()
+
+
+def test_so_can_a_client_for_asyncio(connecting: Connecting) -> None:
+    connecting.may_end.set()
+
+    async def main() -> None:
+        client = AsyncClient()
+        store = (await client.open()).store
+        assert (await client.open()).store is store
+        await client.close()
+        await client.close()
+        assert connecting.closed.is_set()
+        with pytest.raises(InvalidRequest, match="or call `open`"):
+            _ = client.store
+        assert (await client.open()).store
+        await client.close()
+
+    asyncio.run(main())

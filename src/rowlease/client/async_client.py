@@ -100,18 +100,33 @@ class AsyncClient(AsyncProducer):
         self._retry_for = retry_for
         self._threads: CallThreads | None = None
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> Self:
+        """Open the client, where an `async with` block does not fit; see `Client.open`."""
+        if self._threads is not None:
+            return self
         threads = CallThreads()
-        opening = threads.submit(self._client.__enter__)
+        opening = threads.submit(self._client.open)
         try:
             await asyncio.wrap_future(opening)
         except BaseException:
             threads.close()
             # After a cancellation the thread may still open the client, so close it then.
-            opening.add_done_callback(lambda _: self._client.__exit__(None, None, None))
+            opening.add_done_callback(lambda _: self._client.close())
             raise
         self._threads = threads
         return self
+
+    async def close(self) -> None:
+        """Close the client. It can be opened again."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            try:
+                await threads.call(self._client.close)
+            finally:
+                threads.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
 
     async def __aexit__(
         self,
@@ -119,12 +134,7 @@ class AsyncClient(AsyncProducer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        client, threads = self._opened
-        self._threads = None
-        try:
-            await threads.call(client.__exit__, kind, error, traceback)
-        finally:
-            threads.close()
+        await self.close()
 
     @property
     def store(self) -> Store:
@@ -135,7 +145,7 @@ class AsyncClient(AsyncProducer):
     @property
     def _opened(self) -> tuple[Client, CallThreads]:
         if self._threads is None:
-            raise InvalidRequest("the client is not open: use it in an `async with` block")
+            raise InvalidRequest("the client is not open: use it in an `async with` block, or call `open`")
         return self._client, self._threads
 
     @overload

@@ -143,7 +143,7 @@ class Client(Producer):
 
     Raises:
         InvalidRequest: retry_for is not a timedelta, or it is below 0.
-        ConfigError, StoreUnavailable, SchemaMismatch: raised when the client is opened (`with`).
+        ConfigError, StoreUnavailable, SchemaMismatch: raised when the client is opened (`with`, `open`).
     """
 
     def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
@@ -156,9 +156,22 @@ class Client(Producer):
         self._store: Store | None = None
         self._batch_reads: BatchReads | None = None
 
-    def __enter__(self) -> Self:
-        self._store = self._exit.enter_context(connect(self._dsn))
+    def open(self) -> Self:
+        """Open the client, where a `with` block does not fit. An open client stays as it is.
+
+        Call `close` at the end.
+        """
+        if self._store is None:
+            self._store = self._exit.enter_context(connect(self._dsn))
         return self
+
+    def close(self) -> None:
+        """Close the client. It can be opened again."""
+        self._store = self._batch_reads = None
+        self._exit.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
 
     def __exit__(
         self,
@@ -166,13 +179,12 @@ class Client(Producer):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._store = self._batch_reads = None
-        self._exit.close()
+        self.close()
 
     @property
     def store(self) -> Store:
         if self._store is None:
-            raise InvalidRequest("the client is not open: use it in a `with` block")
+            raise InvalidRequest("the client is not open: use it in a `with` block, or call `open`")
         return self._store
 
     @property
