@@ -145,7 +145,9 @@ class AsyncClient(AsyncProducer):
     @property
     def _opened(self) -> tuple[Client, CallThreads]:
         if self._threads is None:
-            raise InvalidRequest("the client is not open: use it in an `async with` block, or call `open`")
+            raise InvalidRequest(
+                "the client is not open: use it in an `async with` block, or call `open`"
+            )
         return self._client, self._threads
 
     @overload

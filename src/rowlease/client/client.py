@@ -143,7 +143,7 @@ class Client(Producer):
 
     Raises:
         InvalidRequest: retry_for is not a timedelta, or it is below 0.
-        ConfigError, StoreUnavailable, SchemaMismatch: raised when the client is opened (`with`, `open`).
+        ConfigError, StoreUnavailable, SchemaMismatch: raised when the client is opened.
     """
 
     def __init__(self, dsn: str | None = None, *, retry_for: timedelta = RETRY_FOR) -> None:
