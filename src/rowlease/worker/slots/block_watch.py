@@ -40,7 +40,7 @@ class BlockWatch:
         self._look_at = 0.0
         self._waits = False
         self._suspect: asyncio.Task[Any] | None = None
-        self._since = 0.0
+        self._asked_at = self._since = 0.0
         self._reported: EventLoopBlocked | None = None
 
     def look(self, thread: threading.Thread) -> None:
@@ -52,11 +52,13 @@ class BlockWatch:
         if not self._waits:
             if self._serving:
                 self._waits = True
+                self._asked_at = at
                 self._loop.call_soon_threadsafe(self._answer)
             return
         task = asyncio.current_task(self._loop)
         if task is None or task is not self._suspect:
-            self._suspect, self._since = task, at
+            self._since = at if self._suspect else self._asked_at
+            self._suspect = task
         elif at - self._since >= BLOCKED_SECONDS and not self._reported:
             place = place_of(sys._current_frames().get(thread.ident or 0))
             self._reported = EventLoopBlocked(self._request_of(task), at - self._since, place)
