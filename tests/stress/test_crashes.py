@@ -29,6 +29,7 @@ from rowlease.errors import StoreError
 from rowlease.model import LeasedRequest, NewRequest, Outcome
 from rowlease.store import Store, open_store
 from tests.stress.replicas import PATIENCE, Seed, Server, until
+from tests.stress.test_failover import workers
 
 CRASHES = int(os.environ.get("ROWLEASE_STRESS_CRASHES", "3"))
 CLIENTS = 3
@@ -74,6 +75,20 @@ def test_a_claim_that_a_crash_undid_leaves_a_waiting_request(server: Server) -> 
         assert store.complete([undone]) == [Outcome.LEASE_LOST]
         assert store.complete([again]) == [Outcome.OK]
         assert store.complete([undone]) == [Outcome.LEASE_LOST]
+
+
+def test_a_worker_gives_up_what_a_crash_undid_long_before_its_renewal(
+    server: Server, tmp_path: Path
+) -> None:
+    server.ask("select rowlease.configure_queue('default', '{\"lease_seconds\": 3600}')")
+    with closing(open_store(server.dsn)) as store, workers(server.dsn, tmp_path, count=1):
+        until("the worker is there", lambda: server.ask("select from rowlease.worker"))
+        payload = '{"n": 1, "seconds": 3600}'
+        store.enqueue_many("default", [NewRequest(kind="answer", payload=payload)])
+        until("the request runs", lambda: row(server) == [("Processing", 1, 0)])
+        server.crash()
+        log = tmp_path / "worker 0"
+        until("the worker gives it up", lambda: "lease lost" in log.read_text())
 
 
 def test_an_outcome_makes_its_claim_durable(server: Server) -> None:

@@ -98,13 +98,13 @@ def produce(dsn: str, second_port: int, reported: Told) -> None:
 
 
 @contextmanager
-def workers(dsn: str, log: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def workers(dsn: str, log: Path, count: int = WORKERS) -> Iterator[list[subprocess.Popen[bytes]]]:
     command = [sys.executable, "-m", "rowlease", "worker", failover_tasks.__name__]
     options = ["--concurrency", str(SLOTS), "--grace", "60s"]
     environment = {**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": os.pathsep.join(sys.path)}
     started = []
     try:
-        for number in range(WORKERS):
+        for number in range(count):
             with (log / f"worker {number}").open("wb") as file:
                 started.append(
                     subprocess.Popen(

@@ -297,6 +297,18 @@ def test_a_refusal_is_tolerated_for_a_minute(leases: Leases, store: Records, clo
         leases.renew()
 
 
+@pytest.mark.parametrize(("named", "renewed"), [([2, 9], [2]), (None, [1, 2]), ([9], [])])
+def test_leases_that_are_to_be_checked_are_renewed_at_once(
+    leases: Leases, store: Records, named: list[int] | None, renewed: list[int]
+) -> None:
+    leases.add([Lease(request(number), 0, None, claimed_at=now()) for number in (1, 2)])
+    leases.check(named)
+    leases.renew()
+    assert [sorted(ids) for ids, _, _ in store.calls] == ([renewed] if renewed else [])
+    leases.renew()
+    assert len(store.calls) <= 1
+
+
 def test_a_short_lease_is_checked_in_time(leases: Leases, store: Records) -> None:
     """With the real clock: a new lease of 0.3 s shortens a pause of one second."""
     renewed = threading.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -213,7 +214,7 @@ class Leases:
         self._retry_policy = CallRetryPolicy(worked=True)  # a claim succeeded before any renewal
         self.num_lost = 0
         self._wake = threading.Event()
-        self._named: set[int] = set()
+        self._named: deque[int] = deque()
         self._cancelled: Callable[[Lease, bool], object] = lambda lease, kills: lease.stop()
 
     def add(self, leases: Collection[Lease]) -> None:
@@ -232,13 +233,14 @@ class Leases:
         """The requests held at this moment."""
         return [lease.request for lease in tuple(self._held)]
 
-    def check(self, request_ids: Collection[int]) -> None:
-        """Renew the leases of these requests now, which tells whether they are cancelled.
+    def check(self, request_ids: Collection[int] | None) -> None:
+        """Renew the leases of these requests now, which tells whether they are cancelled or lost.
 
-        Other requests are ignored. Safe from any thread.
+        Other requests are ignored; None means all. Safe from any thread.
         """
-        if named := {one.request_id for one in self.requests()}.intersection(request_ids):
-            self._named = self._named | named
+        named = {one.request_id for one in self.requests()}
+        if named := named if request_ids is None else named.intersection(request_ids):
+            self._named.extend(named)
             self._wake.set()
 
     def run(
@@ -285,7 +287,7 @@ class Leases:
         Returns:
             The leases that were lost.
         """
-        named, self._named = self._named, set()
+        named = {self._named.popleft() for _ in range(len(self._named))}
         due = [
             one
             for one in tuple(self._held)

@@ -36,8 +36,9 @@ class Listener:
     While the listener has no connection, the receiver polls.
 
     Args:
-        cancelled: a function that is called with the ids of running requests that were cancelled,
-            also those of other workers.
+        check: a function that renews the leases of these requests now. It is called with the ids
+            of running requests that were cancelled, also those of other workers, and with None
+            after the connection was lost: the server may have crashed and have lost claims.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class Listener:
         store: Store,
         queues: Sequence[str],
         events: Events,
-        cancelled: Callable[[Collection[int]], object],
+        check: Callable[[Collection[int] | None], object],
     ) -> None:
         self._store = store
         self._queues = queues
         self._events = events
-        self._cancelled = cancelled
+        self._check = check
         self._is_idle = threading.Event()
         self._stopped = threading.Event()
         #: Whether this worker is announced as idle. If so, producers send notifications.
@@ -78,6 +79,8 @@ class Listener:
             try:
                 with closing(self._store.listen(self._queues)) as notifications:
                     pauses.reset()
+                    if reported:
+                        self._check(None)
                     reported = False
                     self._listen(notifications, receiver)
             except Exception as error:
@@ -106,4 +109,4 @@ class Listener:
                 self._is_idle.wait(READ_INTERVAL)
             if notifications.cancelled:
                 found, notifications.cancelled = notifications.cancelled, []
-                self._cancelled(found)
+                self._check(found)
