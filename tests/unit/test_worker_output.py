@@ -29,7 +29,12 @@ def printed(stream: str, text: str, **attributes: Any) -> bytes:
 
 def test_a_line_that_was_cut_off_spoils_no_other(caplog: pytest.LogCaptureFixture) -> None:
     cut_off = printed("stdout", "lost")[:20]
-    assert relayed(caplog, cut_off + printed("stdout", "whole\n")) == [
+    reader, writer = os.pipe()
+    os.write(writer, cut_off)
+    PipeHandler(writer).print("stdout", "whole\n")
+    os.close(writer)
+    relay(reader)
+    assert [(one.name, one.getMessage()) for one in caplog.records] == [
         ("stderr", cut_off.decode().strip()),
         ("stdout", "whole"),
     ]
