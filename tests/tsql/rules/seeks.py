@@ -30,7 +30,7 @@ LARGE = {"queue", "queuehistory", "queuedepth", "staging", "lane", "enqueuerecei
 #: Tables with rows of many requests, of which no statement of a worker may scan anything, either.
 SOUGHT = LARGE | {
     "lanepart", "attempt", "operation", "requeued", "batch", "batchwait", "progress", "ratestart",
-    "unknownkind",
+    "unknownkind", "cancellation",
 }  # fmt: skip
 #: Folders in which each look at those tables is a seek of a named index, too; but a receipt is
 #: looked up by its key, which is all the query has.
