@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rowlease import store
 from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.routines import (
@@ -359,3 +361,27 @@ def test_a_routine_that_pins_its_plan_is_never_compiled(sql: Sql) -> None:
 def test_the_readme_of_a_folder_draws_its_call_tree(folder: Path) -> None:
     drawn = call_trees.BLOCK.findall((folder / "README.md").read_text(encoding="utf-8"))
     assert drawn == [call_trees.tree(folder)], "run python -m tests.unit.call_trees"
+
+
+def test_calls_read_columns_in_the_order_in_which_they_are_returned() -> None:
+    """A procedure of SQL Server returns its own order, whatever names a call reads."""
+    checked = set()
+    for path in Path(store.__path__[0]).glob("*.py"):
+        module = import_module(f"rowlease.store.{path.stem}")
+        calls = re.findall(
+            r'_(?:rows|values)\(\s*(\w+)(?:\._fields)?,\s*"(\w+)"', path.read_text(encoding="utf-8")
+        )
+        for columns, name in calls:
+            given = getattr(module, columns)
+            read = getattr(given, "_fields", given)
+            returned = re.sub(
+                r"the columns of (\w+), and",
+                lambda found: ROUTINES[found[1]].header["returns"] + ",",
+                ROUTINES[name].header["returns"],
+            )
+            places = [re.search(rf"\b{each} (?!is\b)[a-z]+", returned) for each in read]
+            found = [place.start() for place in places if place]
+            assert found == sorted(found), (name, read, returned)
+            if len(found) == len(read):
+                checked.add(name)
+    assert {"get_request", "find_requests", "renew"} <= checked

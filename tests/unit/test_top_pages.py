@@ -91,9 +91,9 @@ class Prepared:
                 "{}",
             ),
             None,
-            None,
-            None,
             (attempt,),
+            None,
+            None,
         )
 
     def explain(self, request_id: int) -> Explanation:

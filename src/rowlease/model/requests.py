@@ -143,11 +143,11 @@ class Request(NamedTuple):
 
     Attributes:
         locked_by: the worker that runs the request, or has completed it.
+        attempts: the newest ten attempts that did not complete the request, the oldest first.
+            Attempts that were given up before the task began are left out.
         cancel_time: when the request was cancelled, or its worker was asked to stop it; None if
             neither has happened. While its `status` is Processing, its task still runs.
         cancelled_by: who did so: the operator's name, or else the database user.
-        attempts: the newest ten attempts that did not complete the request, the oldest first.
-            Attempts that were given up before the task began are left out.
     """
 
     request_id: int
@@ -174,9 +174,9 @@ class Request(NamedTuple):
     headers: str | None
     #: The id of the finished request that an operator requeued as this request, or None.
     requeued_from: int | None
+    attempts: tuple[Attempt, ...]
     cancel_time: datetime | None
     cancelled_by: str | None
-    attempts: tuple[Attempt, ...]
 
 
 class Found(NamedTuple):

@@ -40,7 +40,6 @@ from rowlease.store.calls import OUTCOME_COLUMNS, Calls, to_milliseconds, to_tim
 
 #: The columns for QueueState.
 QUEUE_COLUMNS = (*QueueState._fields[:-1], "oldest_ms")
-#: The columns for Found.
 FOUND_COLUMNS = (*Request._fields, "after")
 #: The columns for WorkerState.
 WORKER_COLUMNS = (*WorkerState._fields[:-1], "silent_ms")
@@ -389,7 +388,8 @@ class OperateCalls(Calls):
 
 
 def _request(row: Sequence[Any]) -> Request:
-    return Request._make((*row[:-1], tuple(map(_attempt, json.loads(row[-1] or "[]")))))
+    attempts = tuple(map(_attempt, json.loads(row[-3] or "[]")))
+    return Request._make((*row[:-3], attempts, *row[-2:]))
 
 
 def _attempt(fields: dict[str, Any]) -> Attempt:
