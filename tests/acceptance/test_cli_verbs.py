@@ -247,6 +247,7 @@ NOT_JSON = {
     "dashboard": "serves until it is stopped",
     "exporter": "writes what Prometheus reads",
     "psql": "prints what psql prints",
+    "up": "serves until it is stopped",
     "url": "prints one word",
 }
 
