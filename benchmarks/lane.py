@@ -3,7 +3,7 @@
     python -m benchmarks.lane [--rows 1000000] [--runs 5] [--dsn postgresql://...]
 
 Rows are written by COPY on two connections, as by two tasks of Spark, and then promoted; the same
-through `staging`, and straight into `queue` as a plain append would. Then claims of 1, 10 and 100
+with dedup keys, and straight into `queue` as a plain append would. Then claims of 1, 10 and 100
 are made, in turns, from a queue whose requests came one by one and from one whose requests are in
 the lane. Writing and promoting are times on the clock; claims are processor time of the server's
 backend, which Linux accounts for in nanoseconds. The server must be on this machine.
@@ -39,9 +39,9 @@ COPIES: dict[str, tuple[str, Callable[[int, int, int], str]]] = {
         " load_id, payload)",
         lambda run, task, n: f"default\tnoop\tPending\t{n % 10}\t{NOW}\t{NOW}\t5\tload\t",
     ),
-    "staging": (
-        "staging (load_id, run_number, row_id, kind, priority, payload)",
-        lambda run, task, n: f"load\t{run}\t{(task << 46) + n}\tnoop\t{n % 10}\t",
+    "lane with keys": (
+        "lane (run_number, part, ends_part, priority, kind, dedup_key, payload)",
+        lambda run, task, n: f"{run}\t{task << 16}\t{n == 0:d}\t{n % 10}\tnoop\t{task}-{n}\t",
     ),
     "lane": (
         "lane (run_number, part, ends_part, priority, kind, payload)",
@@ -72,7 +72,7 @@ def write(dsn: str, way: str, made: list[bytes]) -> None:
 def load(dsn: str, sql: psycopg.Connection, way: str, rows: int) -> tuple[float, float]:
     """Seconds to write a load, and to promote it."""
     sql.execute(
-        "truncate rowlease.queue, rowlease.queue_depth, rowlease.staging, rowlease.load,"
+        "truncate rowlease.queue, rowlease.queue_depth, rowlease.load,"
         " rowlease.lane, rowlease.lane_part"
     )
     begun = "select run_number from rowlease.begin_load('load', 'default', 'benchmark')"

@@ -1,11 +1,11 @@
-"""Does promote slow down if the queue is full and the staging table was not analysed?
+"""Does promote slow down if the queue is full and the lane was not analysed?
 
     python -m benchmarks.promote [--rows 300000] [--waiting 10000000] [--runs 3] [--dsn ...]
 
-A load is promoted into an empty queue from an analysed staging table, and into a queue of ten
-million waiting requests with keys from a staging table without statistics. Both are done for a load
-without keys and for one with keys. Before each run the requests of the earlier run are deleted, and
-a checkpoint is made. Autovacuum is off for `staging`, because it would analyse the table.
+A load is promoted into an empty queue from an analysed lane, and into a queue of ten million
+waiting requests with keys from a lane without statistics. Both are done for a load with due times
+and for one with keys. Before each run the requests of the earlier run are deleted, and a checkpoint
+is made. Autovacuum is off for `lane`, because it would analyse the table.
 
 The server is that of ROWLEASE_TEST_PG_DSN, else an embedded one. The databases are created for the
 benchmark and dropped after it.
@@ -24,10 +24,11 @@ from benchmarks.tables import Table, at_most, finish, ratio, times
 
 GOAL = 1.5
 STAGE = """
-    insert into rowlease.staging (load_id, run_number, row_id, priority, payload, dedup_key)
-    select 'load', %s, n, n % 10,
+    insert into rowlease.lane (run_number, part, ends_part, priority, kind, payload, due_time,
+                               dedup_key)
+    select %s, 0, n = 1, n % 10, 'k',
            format('{"n":%%s,"path":"/archive/2026/%%s/%%s.tar","sum":"%%s"}', n, n %% 997, n,
-                  md5(n::text)), case when %s then 'new-' || lpad(n::text, 10, '0') end
+                  md5(n::text))::json, now(), case when %s then 'new-' || lpad(n::text, 10, '0') end
       from generate_series(1, %s) n
 """
 FILL = """
@@ -37,7 +38,7 @@ FILL = """
            json_build_object('n', n, 'path', '/archive/2026/' || n || '.tar', 'sum', md5(n::text))
       from generate_series(%s::bigint, %s) n
 """
-FORGET = "delete from pg_statistic where starelid = 'rowlease.staging'::regclass"
+FORGET = "delete from pg_statistic where starelid = 'rowlease.lane'::regclass"
 
 
 def fill(sql: psycopg.Connection, count: int) -> None:
@@ -61,18 +62,18 @@ def fill(sql: psycopg.Connection, count: int) -> None:
 def promoted(sql: psycopg.Connection, rows: int, keyed: bool, analysed: bool) -> float:
     """Promote a load; return the microseconds per row."""
     sql.execute("delete from rowlease.queue where load_id = 'load'")
-    sql.execute("truncate rowlease.staging, rowlease.load, rowlease.queue_depth")
+    sql.execute("truncate rowlease.lane, rowlease.lane_part, rowlease.load, rowlease.queue_depth")
     ((run,),) = sql.execute(
         "select run_number from rowlease.begin_load('load', 'default', 'benchmark')"
     ).fetchall()
     sql.execute(STAGE.replace(" % 10", " %% 10"), [run, keyed, rows])
     if analysed:
-        sql.execute("analyze rowlease.staging")
+        sql.execute("analyze rowlease.lane")
     else:
         sql.execute(FORGET)
     sql.execute("checkpoint")
     began = time.monotonic()
-    sql.execute("select * from rowlease.promote('load', %s, %s, 'k')", [run, rows])
+    sql.execute("select * from rowlease.promote('load', %s, %s)", [run, rows])
     return (time.monotonic() - began) / rows * 1e6
 
 
@@ -90,7 +91,7 @@ def main() -> int:
         psycopg.connect(dsn, autocommit=True) as sql,
     ):
         printed = described(place)
-        sql.execute("alter table rowlease.staging set (autovacuum_enabled = false)")
+        sql.execute("alter table rowlease.lane set (autovacuum_enabled = false)")
         for full in (False, True):
             if full:
                 fill(sql, given.waiting)
@@ -101,7 +102,7 @@ def main() -> int:
                         took.setdefault((keyed, full), []).append(found)
     rows, goals = [], []
     for keyed in (False, True):
-        name = "with keys" if keyed else "without keys"
+        name = "with keys" if keyed else "with due times"
         small, big = took[keyed, False], took[keyed, True]
         rows.append([name, *times(small, "µs"), *times(big, "µs"), f"{ratio(big, small):.2f}"])
         what = f"promote into a full queue, never analysed, {name}"

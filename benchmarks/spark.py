@@ -31,7 +31,7 @@ from benchmarks.tables import Table, at_least, finish, ratio, times
 from rowlease.spark import enqueue, local_session, register
 from rowlease.spark.jdbc import writing_options
 
-EMPTIED = ("queue", "bare", "staging", "lane", "lane_part", "load", "queue_depth")
+EMPTIED = ("queue", "bare", "lane", "lane_part", "load", "queue_depth")
 #: The columns that a plain append must set itself; for a load, promote sets them.
 COLUMNS = (
     "queue_name", "kind", "status", "priority", "requested_time", "due_time", "max_attempts",
@@ -67,7 +67,7 @@ def as_queue_rows(frame: Any) -> Any:
 
 def appended(frame: Any, dsn: str, table: str) -> None:
     as_queue_rows(frame).write.format("jdbc").options(
-        **writing_options(dsn, list(COLUMNS)), dbtable=table, batchsize=10_000
+        **writing_options(dsn), dbtable=table, batchsize=10_000
     ).mode("append").save()
 
 

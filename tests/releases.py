@@ -21,7 +21,7 @@ ADDS = """\
 alter table rowlease.queue add column added text;
 alter table rowlease.queue_history add column added text;
 alter table rowlease.load add column added text not null default 'x';
-alter table rowlease.staging add column added text;
+alter table rowlease.lane add column added text;
 create table rowlease.added (n integer primary key);
 """
 REVISION = '''\

@@ -239,26 +239,10 @@ create table rowlease.attempt (
 );
 create index attempt_expiring on rowlease.attempt (expires_time);
 
--- The rows of loads before they are requests.
---
--- Unlogged: a crash empties it, and promote then refuses the load, whose row count no longer fits.
-create unlogged table rowlease.staging (
-  load_id    varchar(100) not null,  -- the load
-  run_number bigint       not null,  -- the run that wrote the row
-  row_id     bigint       not null,  -- the row's number in its run
-  kind       text,
-  priority   integer,                -- larger is more urgent
-  due_time   timestamptz,            -- not claimed before
-  dedup_key  text,
-  group_key  text,
-  payload    text,
-  headers    text
-);
-create index staging_run on rowlease.staging (run_number);
-
--- Rows of loads without keys, groups and due times. They are requests that wait as soon as their
--- load is promoted, and move to `queue` when they are claimed. Lean, because each row of a load pays
--- for each column. The key is the order of claims inside a part of a load.
+-- The rows of loads. They are requests that wait as soon as their load is promoted, and move to
+-- `queue` when they are claimed; those of a load with keys, groups or due times move when it is
+-- promoted. Lean, because each row of a load pays for each column that is not null. The key is the
+-- order of claims inside a part of a load.
 create table rowlease.lane (
   run_number bigint       not null,
   priority   smallint     not null,
@@ -269,10 +253,15 @@ create table rowlease.lane (
   payload    json         not null,
   headers    json,
   ends_part  boolean,  -- true in one row of each part; see end_part
+  due_time   timestamptz,
+  dedup_key  varchar(400),
+  group_key  varchar(200),
   constraint lane_pkey primary key (run_number, writer, priority, part, request_id),
   constraint lane_priority check (priority between 0 and 255),
   constraint lane_kind check (kind <> ''),
-  constraint names_end_in_no_blank check (kind not like '% '),
+  constraint lane_due check (due_time >= '0001-01-01 00:00+00' and due_time <= '9999-12-31 00:00+00'),
+  constraint names_end_in_no_blank check (
+    kind not like '% ' and dedup_key not like '% ' and group_key not like '% '),
   constraint lane_payload check (octet_length(payload::text) <= 1048576),
   constraint lane_payload_object check (  -- as are_arguments
     json_typeof(payload) = 'object'
@@ -300,6 +289,7 @@ create table rowlease.lane_part (
   num_rows   bigint   not null,  -- how many rows it has
   first_id   bigint   not null,  -- its smallest request_id
   last_id    bigint   not null,  -- its largest request_id
+  to_queue   boolean  not null default false,  -- a row has a key, a group or a due time: promote moves the load
   constraint lane_part_pkey primary key (run_number, priority, part),
   constraint lane_part_counts check (num_rows >= 1 and first_id <= last_id)
 );

@@ -218,27 +218,8 @@ create index attempt_expiring on rowlease.Attempt (ExpiresTime) with (allow_page
 go
 alter table rowlease.Attempt set (lock_escalation = disable);
 go
--- The rows of loads before they are requests.
-create table rowlease.Staging (
-  LoadId    nvarchar(100) collate Latin1_General_100_BIN2 not null,
-  RunNumber bigint        not null,
-  RowId     bigint        not null,
-  Kind      nvarchar(max) null,
-  Priority  int           null,
-  DueTime   datetime2(6)  null,
-  DedupKey  nvarchar(max) null,
-  GroupKey  nvarchar(max) null,
-  Payload   nvarchar(max) null,
-  Headers   nvarchar(max) null
-);
-go
--- Not unique: a Spark task may write its rows twice.
-create clustered index staging_run on rowlease.Staging (RunNumber, RowId);
-go
--- A bulk copy of 10,000 rows would lock the whole table, and stop every other load.
-alter table rowlease.Staging set (lock_escalation = disable);
-go
--- The rows of loads without keys, groups and due times, which are requests once their load is promoted.
+-- The rows of loads, which are requests once their load is promoted; those of a load with keys, groups
+-- or due times move to Queue then.
 --
 -- A bulk copy passes over CHECKs, so the trigger end_part has their conditions.
 create table rowlease.Lane (
@@ -249,6 +230,9 @@ create table rowlease.Lane (
   Kind      nvarchar(200) collate Latin1_General_100_BIN2 not null,
   Payload   nvarchar(max) not null,
   Headers   nvarchar(max) null,
+  DueTime   datetime2(6)  null,
+  DedupKey  nvarchar(400) collate Latin1_General_100_BIN2 null,
+  GroupKey  nvarchar(200) collate Latin1_General_100_BIN2 null,
   constraint lane_pkey primary key clustered (RunNumber, Priority, Part, RequestId)
     with (allow_page_locks = off)
 );
@@ -264,6 +248,7 @@ create table rowlease.LanePart (
   NumRows   bigint   not null,
   FirstId   bigint   not null,
   LastId    bigint   not null,
+  ToQueue   bit      not null default 0,
   constraint lane_part_pkey primary key clustered (RunNumber, Priority, Part)
     with (allow_page_locks = off),
   constraint lane_part_counts check (NumRows >= 1 and FirstId <= LastId)

@@ -39,15 +39,14 @@ select rowlease_internal.revoke_rights();
 grant usage on schema rowlease
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 
-grant select, insert on rowlease.inbox, rowlease.load_inbox, rowlease.staging_inbox
-   to rowlease_producer;
-grant insert on rowlease.staging to rowlease_producer;
-grant insert (run_number, priority, part, kind, payload, headers, ends_part) on rowlease.lane to rowlease_producer;
+grant select, insert on rowlease.inbox, rowlease.load_inbox to rowlease_producer;
+grant insert (run_number, priority, part, kind, payload, headers, ends_part, due_time, dedup_key, group_key)
+   on rowlease.lane to rowlease_producer;
 grant usage on sequence rowlease.queue_request_id_seq to rowlease_producer;
 grant execute on function rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begin_load,
-                          rowlease.report_load, rowlease.promote, rowlease.discard_staged,
+                          rowlease.report_load, rowlease.promote, rowlease.end_run,
                           rowlease.listen
    to rowlease_producer;
 

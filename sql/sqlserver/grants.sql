@@ -27,8 +27,6 @@ if @revoked is not null execute (@revoked);
 grant select, insert on rowlease.Inbox to rowlease_producer;
 grant select, insert on rowlease.LoadInbox to rowlease_producer;
 grant insert on rowlease.Lane to rowlease_producer;
-grant select, insert on rowlease.StagingInbox to rowlease_producer;
-grant insert on rowlease.Staging to rowlease_producer;
 grant execute on rowlease.schema_version
    to rowlease_producer, rowlease_worker, rowlease_operator, rowlease_reader;
 
@@ -37,7 +35,7 @@ grant execute on rowlease.enqueue_many to rowlease_producer;
 grant execute on rowlease.begin_load to rowlease_producer;
 grant execute on rowlease.report_load to rowlease_producer;
 grant execute on rowlease.promote to rowlease_producer;
-grant execute on rowlease.discard_staged to rowlease_producer;
+grant execute on rowlease.end_run to rowlease_producer;
 
 grant execute on rowlease.dequeue to rowlease_worker;
 grant execute on rowlease.complete to rowlease_worker;
@@ -137,7 +135,6 @@ grant select on rowlease.QueueHistory to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueSettings to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueDepth to rowlease_reader, rowlease_operator;
 grant select on rowlease.QueueWaiter to rowlease_reader, rowlease_operator;
-grant select on rowlease.Staging to rowlease_reader, rowlease_operator;
 grant select on rowlease.Lane to rowlease_reader, rowlease_operator;
 grant select on rowlease.LanePart to rowlease_reader, rowlease_operator;
 grant select on rowlease.[Load] to rowlease_reader, rowlease_operator;

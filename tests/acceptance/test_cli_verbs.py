@@ -87,7 +87,7 @@ ELSEWHERE = {
     "by programs": {"enqueue", "listen_finished"},
     "by `rowlease top` on a terminal, and the dashboard": {"measure_waits"},
     "by the dashboard": {"enqueue_by_operator", "list_days", "list_kinds"},
-    "by Spark": {"begin_load", "discard_staged", "promote", "report_load"},
+    "by Spark": {"begin_load", "end_run", "promote", "report_load"},
     "`rowlease requests` calls `operate` instead": {"cancel", "purge", "requeue"},
     "by autoscalers": {"demand"},
     "by routines and tests": {"now"},

@@ -18,6 +18,7 @@ from rowlease.errors import StoreConflict, StoreTimeout, StoreUnavailable
 from rowlease.events import Events
 from rowlease.model import Begun, NewRequest, Outcome
 from rowlease.store import Store, engine_of, open_store
+from rowlease.store.bulk import LANE
 from rowlease.store.pool import MAX_OPEN
 from rowlease.store.postgresql.store import PostgresStore
 from rowlease.worker.call_monitor import CallMonitor
@@ -210,7 +211,7 @@ def test_bulk_writing_and_reading_end_when_the_session_goes_silent(
     with closing(engine_of(proxy.dsn).bulk_store("test")) as store:
         begun = store.begin_load("load", "default", "one")
         assert isinstance(begun, Begun)
-        row = f"load,{begun.run_number},0,x,{{}}\n".encode()
+        row = f"{begun.run_number},0,,0,x,{{}}\n".encode()
 
         def blocks() -> Iterator[bytes]:
             yield row
@@ -218,8 +219,7 @@ def test_bulk_writing_and_reading_end_when_the_session_goes_silent(
             while True:
                 yield row * 5000
 
-        where = "staging", ["load_id", "run_number", "row_id", "kind", "payload"]
-        assert seconds_of(lambda: store.copy_rows(*where, blocks()), StoreTimeout) < 2 * SOON
+        assert seconds_of(lambda: store.copy_rows(LANE, blocks()), StoreTimeout) < 2 * SOON
 
 
 def test_a_listener_whose_session_went_silent_raises(

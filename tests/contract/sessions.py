@@ -29,7 +29,6 @@ from tests.waiting import until
 T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "queue_day", "enqueue_receipt", "worker", "load",
-          "staging",
           "lane", "lane_part", "queue_waiter", "queue_settings", "schedule", "unknown_kind",
           "progress", "attempt", "rate_start", "operation", "requeued", "cancellation", "stream",
           "batch", "batch_wait")  # fmt: skip
@@ -198,14 +197,10 @@ class Session(Store):
         """Delete rows past the routines."""
 
     @abstractmethod
-    def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write rows of a load as Spark does; what a row does not say is null."""
-
-    @abstractmethod
     def lay(
         self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
     ) -> None:
-        """Write a part of a load into the lane as Spark does, all of it or nothing."""
+        """Write a part of a load as Spark does, all of it or nothing."""
 
     @abstractmethod
     def end_part(self) -> None:
@@ -279,9 +274,9 @@ class Session(Store):
         run_by: str = "one",
         queue: str = "default",
     ) -> int:
-        """Begin or continue a load and write rows of it; returns the run's number."""
+        """Begin or continue a load and write its first part; returns the run's number."""
         number = self.begun(load_id, run_by, queue=queue)
-        self.stage(load_id, number, rows)
+        self.lay(load_id, number, rows)
         return number
 
     def claim(self, worker: str = "one", limit: int = 1, **options: Any) -> list[LeasedRequest]:
@@ -505,21 +500,11 @@ class PostgresSession(PostgresStore, Session):
         match = " and ".join(f"{name} = %({name})s" for name in where)
         self.execute(f"delete from rowlease.{table} where {match}", where)
 
-    def stage(self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]]) -> None:
-        columns = (
-            "row_id", "kind", "priority", "due_time", "dedup_key", "group_key", "payload",
-            "headers",
-        )  # fmt: skip
-        with self.raw.cursor().copy(
-            f"copy rowlease.staging (load_id, run_number, {', '.join(columns)}) from stdin"
-        ) as copy:
-            for row in rows:
-                copy.write_row([load_id, run_number, *(row.get(column) for column in columns)])
-
     def lay(
         self, load_id: str, run_number: int, rows: Iterable[Mapping[str, Any]], part: int = 0
     ) -> None:
-        columns = ", ".join([*LANE, "headers"])
+        more = ("headers", "due_time", "dedup_key", "group_key")
+        columns = ", ".join([*LANE, *more])
         with (
             self.connection() as sql,
             sql.transaction(),
@@ -528,7 +513,7 @@ class PostgresSession(PostgresStore, Session):
             for place, row in enumerate(rows):
                 copy.write_row(
                     [run_number, part, not place, row.get("priority", 0), row.get("kind", "a"),
-                     row.get("payload", "{}"), row.get("headers")]
+                     row.get("payload", "{}"), *(row.get(name) for name in more)]
                 )  # fmt: skip
 
     def end_part(self) -> None:

@@ -227,9 +227,9 @@ def scrape(store: Session) -> None:
 
 
 def staged(store: Session) -> Callable[[], Any]:
-    for table in ("staging", "load"):
+    for table in ("lane", "lane_part", "load"):
         store.execute(f"delete from rowlease.{table}")
-    rows = [{"row_id": i, "kind": "a", "dedup_key": f"k{i}"} for i in range(10)]
+    rows = [{"dedup_key": f"k{i}"} for i in range(10)]
     run = store.staged("load", rows)
     return lambda: store.promote("load", run, 10)
 

@@ -85,7 +85,7 @@ def test_a_request_that_brings_no_number_of_attempts_has_the_queues(
         case "inbox":
             store.insert("inbox", kind="a")
         case "promote":
-            store.promote("load", store.staged("load", [{"row_id": 1, "kind": "a"}]), 1)
+            store.promote("load", store.staged("load", [{"dedup_key": "k"}]), 1)
         case "schedule":
             store.put_schedule("s", "0 * * * *", "a")
             store.fire_schedule("s")

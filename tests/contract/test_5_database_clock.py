@@ -14,7 +14,7 @@ from tests.contract.sessions import Clock, Session
 
 #: What grants.sql opens to a role; everything else is called by routines only.
 PUBLIC = {
-    "enqueue", "enqueue_many", "begin_load", "report_load", "promote", "discard_staged",
+    "enqueue", "enqueue_many", "begin_load", "report_load", "promote", "end_run",
     "dequeue", "complete", "fail", "abandon", "exchange",
     "renew", "maintain", "worker_heartbeat", "remove_worker", "depth", "explain",
     "operate", "pause", "resume", "configure_queue", "discard_load", "schema_version",
@@ -46,7 +46,7 @@ def test_only_the_routine_now_reads_a_clock(engine: str) -> None:
         if reads.search(re.sub(r"--.*", "", routine.body))
     }
     # These measure their own duration; they get the time as a parameter.
-    measure = {"recount_queues", "keep_floor", "sweep_staging", "sweep_lane"}
+    measure = {"recount_queues", "keep_floor", "sweep_lane"}
     # These compare times that the server wrote by its own clock.
     of_the_server = {"diagnose_server", "diagnose_sessions", "metrics_server"}
     assert found - measure - of_the_server == {"now"}

@@ -187,7 +187,7 @@ def test_a_batch_that_does_not_fit_fails_whole(store: Session) -> None:
 def test_a_load_that_does_not_fit_fails_whole_and_may_be_promoted_later(store: Session) -> None:
     store.configure_queue("default", capacity=3)
     (waiting,) = store.put()
-    run = store.staged("load", [{"row_id": place, "kind": "a"} for place in range(3)])
+    run = store.staged("load", [{"group_key": "g"}] * 3)
     before = store.everything()
     with pytest.raises(QueueFull):
         store.promote("load", run, 3)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from rowlease.errors import InvalidRequest, LoadLost, QueueFull, RowleaseError, StoreConflict
-from rowlease.model import Failure, Maintained, Outcome, Promoted, Request
+from rowlease.model import Failure, Outcome, Promoted, Request
 from tests.contract.lane import all_claimed, checks, kinds, named, promoted, waiting
 from tests.contract.sessions import Clock, Measured, PostgresSession, Session
 
@@ -86,32 +86,21 @@ def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
     assert store.promote("x", run, 3).outcome == Outcome.OK
 
 
-def test_rows_in_the_lane_and_staged_rows_are_one_load(store: Session) -> None:
-    run = store.begun("x")
-    store.lay("x", run, named("a", "b"))
-    store.stage("x", run, [{"row_id": 1, "kind": "c", "dedup_key": "k"}])
-    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
-    assert sorted(all_claimed(store)) == ["a", "b", "c"]
-    checks(store)
-
-
 def test_only_the_parts_of_a_load_that_count_are_promoted(store: Session) -> None:
     run = store.begun("x")
     other = store.begun("y")
     for part in (0, 1, 65536):
         store.lay("x", run, named(f"{part}a", f"{part}b", priority=part % 2), part)
     store.lay("y", other, named("y"), 1)
-    assert store.discard_staged("x", run, [0, 65536]) == 2
-    assert store.discard_staged("x", run, [0, 65536]) == 0
-    assert store.promote("x", run, 4).num_enqueued == 4
-    assert store.promote("y", other, 1).num_enqueued == 1
+    with pytest.raises(InvalidRequest, match=r"\(6; expected: 4\)"):
+        store.promote("x", run, 4)
+    assert store.promote("x", run, 4, parts=[0, 65536, 7]).num_enqueued == 4
+    assert store.promote("y", other, 1, parts=[1]).num_enqueued == 1
+    assert waiting(store) == 5
     assert all_claimed(store) == ["0a", "0b", "65536a", "65536b", "y"]
-
-
-def test_what_is_promoted_is_not_discarded(store: Session) -> None:
-    run = promoted(store, "x", named("a", "b"))
-    assert store.discard_staged("x", run, []) == 0
-    assert kinds(store.claim(limit=9)) == ["a", "b"]
+    checks(store)
+    store.maintain()
+    assert store.rows("lane", "kind") == []
 
 
 @AT_COMMIT
@@ -272,7 +261,7 @@ def test_any_program_may_append_a_part_and_marks_a_row_of_it(
 @pytest.mark.parametrize(
     ("column", "value", "says"),
     [
-        ("priority", -1, "priority is (below 0|-1); it must be 0 or more"),
+        ("priority", -1, "priority is (below 0 or above 255|-1); it must be 0 or more"),
         ("kind", "", "kind must be a task name"),
         ("kind", "x" * 201, "too long"),
         (
@@ -295,10 +284,9 @@ def test_a_load_counts_the_priorities_that_are_lowered(store: Session) -> None:
     store.configure_queue("default", max_priority=2)
     run = store.begun("x")
     store.lay("x", run, [*named("a"), *named("b", "c", priority=3)])
-    store.stage("x", run, [{"row_id": n, "kind": "d", "priority": n} for n in range(5)] * 2)
-    done = Promoted(Outcome.OK, 8, 8, 0, 4 + 10)
-    assert store.promote("x", run, 8, num_clamped=10) == done
-    assert store.promote("x", run, 8) == done._replace(outcome=Outcome.REPEAT)
+    done = Promoted(Outcome.OK, 3, 3, 0, 2 + 10)
+    assert store.promote("x", run, 3, num_clamped=10) == done
+    assert store.promote("x", run, 3) == done._replace(outcome=Outcome.REPEAT)
     assert store.begin_load("x", "default", "two") == done._replace(outcome=Outcome.REPEAT)
 
 
@@ -785,10 +773,13 @@ def test_rows_of_no_load_are_dropped(store: Session, clock: Clock) -> None:
 
 def test_a_sweep_of_the_lane_takes_bounded_steps(store: Session) -> None:
     superseded = store.begun("x", "one")
-    store.lay("x", superseded, [{"kind": "a"}] * 25)
-    store.begun("x", "two")
-    assert Maintained("staged rows dropped", 10) in store.maintain(1)
-    assert len(store.rows("lane", "kind")) == 15
+    store.lay("x", superseded, [{"kind": "a"}] * 250)
+    store.lay("x", store.begun("x", "two"), [{"kind": "b"}])
+    (dropped,) = (each.num_rows for each in store.maintain(1) if each.what == "staged rows dropped")
+    assert 10 <= dropped <= 100
+    assert len(store.rows("lane", "kind")) == 251 - dropped
+    store.maintain()
+    assert store.rows("lane", "kind") == [("b",)]
 
 
 # -- cost ------------------------------------------------------------------------------------------

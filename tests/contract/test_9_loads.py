@@ -1,22 +1,24 @@
-"""Promise 9: each row of a load becomes one request, however often it is written and promoted."""
+"""Promise 9: each row of a load with keys, groups or due times becomes one request, once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, QueueFull, StoreConflict
+from rowlease.errors import InvalidRequest, LoadLost, QueueFull
 from rowlease.model import Failure, Outcome, Promoted
+from tests.contract.lane import checks
 from tests.contract.sessions import INFINITY, Clock, Session
 
 Rows = list[dict[str, Any]]
 
 
 def numbered(count: int, **columns: Any) -> Rows:
-    return [{"row_id": number, "kind": "a", **columns} for number in range(count)]
+    """Rows of which each has a group of its own."""
+    return [{"group_key": str(number), **columns} for number in range(count)]
 
 
 def test_a_load_is_promoted_once_however_often_it_is_asked_for(store: Session) -> None:
@@ -26,17 +28,19 @@ def test_a_load_is_promoted_once_however_often_it_is_asked_for(store: Session) -
     assert store.promote("x", run, 3) == Promoted(Outcome.REPEAT, 3, 3, 0)
     assert store.everything() == before
     assert store.rows("load", "load_id", "status", "num_rows") == [("x", "Promoted", 3)]
-    assert store.rows("staging", "row_id") == []
+    store.maintain()
+    assert store.rows("lane", "kind") == store.rows("lane_part", "part") == []
+    assert store.everything() == before
 
 
 def test_a_load_stays_promoted_when_its_requests_are_long_gone(store: Session) -> None:
     run = store.staged("x", numbered(2))
     store.promote("x", run, 2)
     store.complete(store.claim(limit=2))
-    store.stage("x", run, numbered(2))
+    with pytest.raises(LoadLost, match="the load is promoted"):
+        store.lay("x", run, numbered(2), 1)
     assert store.promote("x", run, 2).outcome == Outcome.REPEAT
     assert store.rows("queue", "request_id") == []
-    assert store.rows("staging", "row_id") == []
 
 
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
@@ -55,35 +59,6 @@ def test_two_drivers_that_promote_one_load_at_once_promote_it_once(
     assert len(store.rows("queue", "request_id")) == 3
 
 
-def test_a_row_that_was_written_twice_is_one_request(store: Session) -> None:
-    run = store.staged("x", numbered(3, payload='{"n": 1}'))
-    store.stage("x", run, numbered(2, payload='{"n": 1}'))
-    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
-    assert [depth[2:] for depth in store.depth()] == [(0, 3, 0, 0)]
-
-
-def test_only_the_parts_of_a_load_that_count_are_kept(store: Session) -> None:
-    rows = [(part << 30) + row for part in (0, 1, 5) for row in (0, 2**30 - 1)]
-    run = store.staged("x", [{"row_id": row_id, "kind": "a"} for row_id in rows])
-    other = store.staged("y", numbered(2))
-    assert store.discard_staged("x", run, [5, 0]) == 2
-    assert store.rows("staging", "load_id", "row_id") == [
-        ("x", 0), ("x", 2**30 - 1), ("x", 5 << 30), ("x", (6 << 30) - 1), ("y", 0), ("y", 1),
-    ]  # fmt: skip
-    assert store.discard_staged("x", run, [5, 0]) == 0
-    assert store.promote("x", run, 4).num_enqueued == 4
-    assert store.discard_staged("y", other, []) == 2
-    assert store.rows("staging", "row_id") == []
-
-
-def test_all_staged_rows_go_even_if_one_step_cannot_delete_them(store: Session) -> None:
-    run = store.staged("x", [{"row_id": n << 30, "kind": "a"} for n in range(4_100)])
-    assert store.discard_staged("x", run, [0]) == 4_099
-    run = store.staged("x", numbered(4_100), "two")
-    assert store.promote("x", run, 4_100).num_enqueued == 4_100
-    assert store.rows("staging", "row_id") == []
-
-
 def test_equal_rows_are_two_requests(store: Session) -> None:
     run = store.staged("x", numbered(2, payload='{"n": 1}', priority=1))
     assert store.promote("x", run, 2).num_enqueued == 2
@@ -97,7 +72,6 @@ def test_a_load_with_rows_missing_or_too_many_is_refused_whole(
     with pytest.raises(InvalidRequest, match=rf"\(3; expected: {expected}\)"):
         store.promote("x", run, expected)
     assert store.everything() == []
-    assert len(store.rows("staging", "row_id")) == 3
     assert store.promote("x", run, 3).outcome == Outcome.OK
 
 
@@ -110,44 +84,29 @@ def test_an_empty_load_is_a_load(store: Session) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"payload": "hunter2"}, "that are not JSON|must be a JSON object"),
-        ({"payload": '{"password": "hunter2"'}, "that are not JSON|must be a JSON object"),
-        ({"payload": '{"a": ["hunter2", NaN]}'}, "that are not JSON|must be a JSON object"),
+        ({"payload": "{"}, "is not JSON|must be a JSON object"),
+        ({"payload": '{"a": [1, NaN]}'}, "is not JSON|must be a JSON object"),
         ({"payload": '{"a": "' + "hunter2" * 150_000 + '"}'}, "1048576"),
         ({"priority": -1}, "0 or more"),
         ({"kind": ""}, "kind must be a task name"),
-        ({"kind": "hunter2" * 29}, "kind must be a task name"),
+        ({"kind": "hunter2" * 29}, "kind must be a task name|too long"),
         ({"dedup_key": "hunter2" * 60}, "too long"),
         ({"group_key": "hunter2" * 60}, "too long"),
+        ({"dedup_key": "hunter2 "}, "ends in a blank"),
+        ({"group_key": "hunter2 "}, "ends in a blank"),
         pytest.param({"due_time": "infinity"}, "out of range", marks=INFINITY),
     ],
     ids=lambda value: str(value)[:24] if isinstance(value, dict) else "",
 )
-def test_one_bad_row_refuses_the_whole_load_and_is_not_quoted(
+def test_one_bad_row_refuses_its_part_and_is_not_quoted(
     store: Session, row: dict[str, Any], says: str
 ) -> None:
-    run = store.staged(
-        "x", [*numbered(2, payload='{"a": "hunter2"}'), {"row_id": 2, "kind": "a", **row}]
-    )
+    run = store.begun("x")
+    rows = [*numbered(2, payload='{"a": "hunter2"}'), {"group_key": "2", **row}]
     with pytest.raises(InvalidRequest, match=says) as refused:
-        store.promote("x", run, 3)
+        store.lay("x", run, rows)
     assert "hunter2" not in str(refused.value)
-    assert store.everything() == []
-    assert store.rows("load", "load_id", "status") == [("x", "Staging")]
-    assert len(store.rows("staging", "row_id")) == 3
-
-
-def test_a_server_does_not_quote_a_payload_either(store: Session) -> None:
-    run = store.staged("x", numbered(1, payload="{hunter2"))
-    with pytest.raises(InvalidRequest) as refused:
-        store.promote("x", run, 1)
-    assert "hunter2" not in " ".join(answered(refused.value))
-
-
-def answered(error: BaseException) -> list[str]:
-    """All that the server reported: message, detail, hint, context."""
-    diag = getattr(error.__cause__, "diag", None)
-    return [str(getattr(diag, name)) for name in dir(diag) if not name.startswith("_")]
+    assert store.rows("lane", "kind") == store.everything() == []
 
 
 def test_a_key_that_is_live_already_or_comes_twice_is_a_duplicate(store: Session) -> None:
@@ -155,10 +114,10 @@ def test_a_key_that_is_live_already_or_comes_twice_is_a_duplicate(store: Session
     run = store.staged(
         "x",
         [
-            {"row_id": 0, "kind": "first", "dedup_key": "k"},
-            {"row_id": 1, "kind": "second", "dedup_key": "k"},
-            {"row_id": 2, "kind": "third", "dedup_key": "live"},
-            {"row_id": 3, "kind": "fourth", "dedup_key": "other"},
+            {"kind": "first", "dedup_key": "k"},
+            {"kind": "second", "dedup_key": "k"},
+            {"kind": "third", "dedup_key": "live"},
+            {"kind": "fourth", "dedup_key": "other"},
         ],
     )
     assert store.promote("x", run, 4) == Promoted(Outcome.OK, 4, 2, 2)
@@ -172,8 +131,8 @@ def test_one_live_key_at_the_end_of_a_load_leaves_the_others_and_their_counts(
     store: Session,
 ) -> None:
     store.put(dedup_key="live", priority=1)
-    rows = [{"row_id": n, "kind": "a", "dedup_key": f"k{n}", "priority": 1} for n in range(500)]
-    last = {"row_id": 500, "kind": "a", "dedup_key": "live", "priority": 1}
+    rows = [{"dedup_key": f"k{n}", "priority": 1} for n in range(500)]
+    last = {"dedup_key": "live", "priority": 1}
     run = store.staged("x", [*rows, last])
     assert store.promote("x", run, 501) == Promoted(Outcome.OK, 501, 500, 1)
     assert [depth[1:4] for depth in store.depth()] == [(1, 0, 501)]
@@ -185,7 +144,7 @@ def test_a_key_that_another_is_taking_is_waited_for(
     store: Session, another: Callable[[], Session], ending: str
 ) -> None:
     one, two = store, another()
-    run = two.staged("x", [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
+    run = two.staged("x", [{"dedup_key": f"k{n}"} for n in range(3)])
     one.begin()
     one.put(dedup_key="k1")
     promoted = two.waiting(lambda: two.promote("x", run, 3))
@@ -197,8 +156,8 @@ def test_a_key_that_another_is_taking_is_waited_for(
 
 def test_a_load_counts_the_priorities_above_the_maximum(store: Session) -> None:
     store.configure_queue("default", max_priority=2)
-    rows = [{"row_id": n, "kind": "a", "priority": p} for n, p in enumerate([0, 2, 3, None, 9])]
-    run = store.staged("x", [*rows, rows[-1]])
+    rows = [{"group_key": str(n), "priority": p} for n, p in enumerate([0, 2, 3, 0, 9])]
+    run = store.staged("x", rows)
     done = Promoted(Outcome.OK, 5, 5, 0, 2 + 10)
     assert store.promote("x", run, 5, num_clamped=10) == done
     assert store.begin_load("x", "default", "two") == done._replace(outcome=Outcome.REPEAT)
@@ -215,7 +174,7 @@ def test_a_key_of_a_dead_letter_is_free(store: Session) -> None:
 def test_the_same_rows_under_another_load_id_are_other_requests_unless_they_have_keys(
     store: Session,
 ) -> None:
-    keyed = {"row_id": 9, "kind": "a", "dedup_key": "k"}
+    keyed = {"dedup_key": "k"}
     for load, duplicates in (("x", 0), ("y", 1)):
         run = store.staged(load, [*numbered(2), keyed])
         assert store.promote(load, run, 3).num_duplicates == duplicates
@@ -228,12 +187,12 @@ def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
     run = store.staged(
         "x",
         [
-            {"row_id": 0, "kind": "own", "priority": 200_000, "payload": '{"n": 0}'},
-            {"row_id": 1, "due_time": later},
-            {"row_id": 2, "due_time": clock.now - timedelta(hours=1), "priority": 3},
+            {"kind": "own", "priority": 200, "payload": '{"n": 0}'},
+            {"kind": "b", "due_time": later},
+            {"kind": "c", "due_time": clock.now - timedelta(hours=1), "priority": 3},
         ],
     )
-    assert store.promote("x", run, 3, kind="default").num_enqueued == 3
+    assert store.promote("x", run, 3).num_enqueued == 3
     assert store.rows(
         "queue", "request_id", "kind", "status", "priority", "due_time", "load_id", "max_attempts"
     ) == [
@@ -242,29 +201,74 @@ def test_rows_say_what_enqueue_says(store: Session, clock: Clock) -> None:
             store.rows("queue", "request_id"),
             [
                 ("own", "Pending", 5, clock.now, "x", 2),
-                ("default", "Scheduled", 0, later, "x", 2),
-                ("default", "Pending", 3, clock.now, "x", 2),
+                ("b", "Scheduled", 0, later, "x", 2),
+                ("c", "Pending", 3, clock.now, "x", 2),
             ],
             strict=True,
         )
     ]
     assert [(held.kind, held.payload, held.load_id) for held in store.claim(limit=9)] == [
         ("own", '{"n": 0}', "x"),
-        ("default", "{}", "x"),
+        ("c", "{}", "x"),
     ]
 
 
-def test_a_row_without_a_kind_needs_one_for_the_load(store: Session) -> None:
-    run = store.staged("x", [{"row_id": 0}])
-    with pytest.raises(InvalidRequest, match="kind must be a task name"):
-        store.promote("x", run, 1)
-    assert store.promote("x", run, 1, kind="a").outcome == Outcome.OK
+def test_a_load_is_enqueued_in_the_order_of_its_parts_and_rows(store: Session) -> None:
+    """Also its rows without keys, and whichever part was written first."""
+    store.put()
+    run = store.begun("x")
+    for part in (65536, 2 << 16, 0):
+        rows = [{"kind": f"{part >> 16}{name}", "priority": int(name == "b")} for name in "abc"]
+        store.lay("x", run, [*rows[:2], rows[2] | {"dedup_key": str(part)}], part)
+    assert store.promote("x", run, 9) == Promoted(Outcome.OK, 9, 9, 0)
+    assert (
+        "".join(kind for _, kind in store.rows("queue", "request_id", "kind"))
+        == "a0a0b0c1a1b1c2a2b2c"
+    )
+    assert [each.kind for each in store.claim(limit=4)] == ["0b", "1b", "2b", "a"]
+    checks(store)
 
 
-def test_rows_are_requests_in_the_order_of_their_ids(store: Session) -> None:
-    run = store.staged("x", [{"row_id": id, "kind": str(id)} for id in (3, 1, 2)])
-    store.promote("x", run, 3)
-    assert [held.kind for held in store.claim(limit=3)] == ["1", "2", "3"]
+def test_only_the_parts_that_count_are_enqueued(store: Session) -> None:
+    """Every attempt of a task writes a part of its own, and Spark accepts one attempt of each."""
+    run = store.begun("x")
+    for part in (0, 1, 65536):
+        store.lay("x", run, [{"kind": f"{part}", "dedup_key": f"k{part % 2}"}], part)
+    with pytest.raises(InvalidRequest, match=r"\(3; expected: 2\)"):
+        store.promote("x", run, 2)
+    with pytest.raises(InvalidRequest, match=r"\(2; expected: 3\)"):
+        store.promote("x", run, 3, parts=[1, 65536])
+    assert store.promote("x", run, 2, parts=[65536, 1, 7]).num_enqueued == 2
+    assert store.rows("queue", "kind") == [("1",), ("65536",)]
+    store.maintain()
+    assert store.rows("lane", "kind") == []
+
+
+def test_of_two_attempts_that_write_one_part_the_first_counts(store: Session) -> None:
+    run = store.staged("x", numbered(2, kind="first"))
+    store.lay("x", run, numbered(3, kind="second"))
+    assert store.promote("x", run, 2).num_enqueued == 2
+    assert store.rows("queue", "kind") == [("first",)] * 2
+
+
+def test_a_load_whose_keys_are_all_null_stays_in_the_lane(store: Session) -> None:
+    run = store.staged("x", [{"dedup_key": None, "group_key": None, "due_time": None}])
+    assert store.promote("x", run, 1) == Promoted(Outcome.OK, 1, 1, 0)
+    assert store.rows("queue", "kind") == []
+    assert len(store.claim(limit=9)) == 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [{"dedup_key": "k"}, {"group_key": "g"}, {"due_time": datetime(2000, 1, 1, tzinfo=UTC)}],
+)
+def test_a_load_with_one_such_row_moves_into_the_queue(
+    store: Session, column: dict[str, Any]
+) -> None:
+    run = store.staged("x", [{}, column, {}])
+    assert store.promote("x", run, 3).num_enqueued == 3
+    assert len(store.rows("queue", "kind")) == 3
+    checks(store)
 
 
 def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> None:
@@ -273,10 +277,10 @@ def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> 
     run = store.staged(
         "x",
         [
-            {"row_id": 0, "kind": "0", "group_key": "g", "dedup_key": "live"},
-            {"row_id": 1, "kind": "1", "group_key": "g"},
-            {"row_id": 2, "kind": "2", "group_key": "g"},
-            {"row_id": 3, "kind": "3", "group_key": "h"},
+            {"kind": "0", "group_key": "g", "dedup_key": "live"},
+            {"kind": "1", "group_key": "g"},
+            {"kind": "2", "group_key": "g"},
+            {"kind": "3", "group_key": "h"},
         ],
     )
     assert store.promote("x", run, 4).num_duplicates == 1
@@ -285,6 +289,15 @@ def test_groups_inside_a_load_run_one_at_a_time_and_in_order(store: Session) -> 
         taken.append([request.kind for request in held])
         store.complete(held)
     assert taken == [["1", "3"], ["2"]]
+
+
+def test_a_load_with_groups_alone_runs_each_one_at_a_time(store: Session) -> None:
+    run = store.staged("x", [{"kind": kind, "group_key": kind[0]} for kind in ("g1", "h1", "g2")])
+    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
+    first = store.claim(limit=9)
+    assert [request.kind for request in first] == ["g1", "h1"]
+    store.complete(first)
+    assert [request.kind for request in store.claim(limit=9)] == ["g2"]
 
 
 def test_a_load_id_belongs_to_one_queue(store: Session) -> None:
@@ -342,8 +355,6 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
         "x",
         (
             {
-                "row_id": number,
-                "kind": "a",
                 "payload": '{"n": 1}',
                 "dedup_key": str(number // 2) if number < count // 10 else None,
                 "group_key": None if groups is None else str(number % groups),
@@ -357,56 +368,3 @@ def test_a_large_load_is_promoted_on_tables_that_were_never_analysed(
     )
     assert [depth[2:] for depth in store.depth()] == [(0, count - duplicates, 0, 0)]
     assert len(store.claim(limit=10)) == 10
-
-
-@pytest.mark.parametrize("key", [None, "k"], ids=["without keys", "with keys"])
-def test_rows_that_come_while_a_load_is_promoted_are_none_of_it(
-    store: Session, another: Callable[[], Session], key: str | None
-) -> None:
-    store.configure_queue("default", capacity=100)
-    rows = [{"row_id": n, "kind": "a", "dedup_key": key and f"k{n}"} for n in range(3)]
-    run = store.staged("x", rows)
-    one, two = store, another()
-    one.begin()
-    one.put()  # calls that need room in the queue wait now
-    promoted = two.waiting(lambda: two.promote("x", run, 3))
-    third = another()
-    third.stage("x", run, [{"row_id": n, "kind": "a"} for n in range(1, 9)])
-    one.commit()
-    with pytest.raises(StoreConflict, match="were written while it was promoted"):
-        promoted.result()
-    assert len(store.rows("queue", "request_id")) == 1
-
-
-@pytest.mark.parametrize("column", ["payload", "dedup_key", "priority"])
-def test_a_row_that_was_written_twice_and_differs_refuses_the_load(
-    store: Session, column: str
-) -> None:
-    values: dict[str, tuple[Any, Any]] = {
-        "payload": ('{"n": 1}', '{"n": 2}'),
-        "dedup_key": ("k", None),
-        "priority": (0, 1),
-    }
-    one, other = values[column]
-    run = store.staged("x", [{"row_id": 0, "kind": "a", column: one}])
-    store.stage("x", run, [{"row_id": 0, "kind": "a", column: other}])
-    with pytest.raises(StoreConflict, match="written twice and differ; stage it again"):
-        store.promote("x", run, 1)
-    assert store.everything() == []
-
-
-def test_copies_that_come_while_a_load_with_equal_keys_is_promoted_are_none_of_it(
-    store: Session, another: Callable[[], Session]
-) -> None:
-    store.configure_queue("default", capacity=100)
-    run = store.staged("x", [{"row_id": n, "kind": "a", "dedup_key": "k"} for n in range(3)])
-    one, two = store, another()
-    one.begin()
-    one.put()
-    promoted = two.waiting(lambda: two.promote("x", run, 3))
-    another().stage("x", run, [{"row_id": n, "kind": "a", "dedup_key": f"k{n}"} for n in range(3)])
-    one.commit()
-    with pytest.raises(StoreConflict, match="were written while it was promoted"):
-        promoted.result()
-    with pytest.raises(StoreConflict, match="written twice and differ"):
-        two.promote("x", run, 3)

@@ -87,16 +87,10 @@ def configure(**settings: Any) -> Callable[[Store], Any]:
 
 
 def promote(
-    load_id: str = "x",
-    queue: str = "default",
-    count: int = 1,
-    *,
-    kind: str | None = "a",
-    **row: Any,
+    load_id: str = "x", queue: str = "default", count: int = 1, **row: Any
 ) -> Callable[[Session], Any]:
     def call(store: Session) -> Any:
-        run = store.staged(load_id, [{"row_id": 0, **row}], queue=queue)
-        return store.promote(load_id, run, count, kind=kind)
+        return store.promote(load_id, store.staged(load_id, [row], queue=queue), count)
 
     return call
 
@@ -175,8 +169,6 @@ REFUSED = [
         "priority is -1; it must be 0 or more, and bigger is more urgent"),
     Bad("RL003", enqueue_two(priority=-40_000), InvalidRequest,
         "priority is -40000; it must be 0 or more, and bigger is more urgent"),
-    Bad("RL003", promote(priority=-4), InvalidRequest,
-        "priority is -4; it must be 0 or more, and bigger is more urgent"),
     Bad("RL004", enqueue(payload=LONG), InvalidRequest,
         "payload is 1048579 bytes; the limit is 1048576. Store large data elsewhere and enqueue "
         "a reference"),
@@ -194,7 +186,7 @@ REFUSED = [
         "kind must be a task name of 1 to 200 characters"),
     Bad("RL006", enqueue_two(kind=""), InvalidRequest,
         "kind must be a task name of 1 to 200 characters"),
-    Bad("RL006", promote(kind=None), InvalidRequest,
+    Bad("RL006", promote(kind=""), InvalidRequest,
         "kind must be a task name of 1 to 200 characters"),
     Bad("RL007", enqueue(max_attempts=0), InvalidRequest,
         "max_attempts is 0; it must be 1 or more"),
@@ -235,8 +227,7 @@ REFUSED = [
         "0 failed): purge or cancel them first"),
     Bad("22P02", enqueue(payload="{"), InvalidRequest, "a payload, result or header is not JSON"),
     Bad("22P02", complete_with("{"), InvalidRequest, "a payload, result or header is not JSON"),
-    Bad("22P02", promote(payload="{"), InvalidRequest,
-        'load "x" has a payload or headers that are not JSON; nothing was enqueued'),
+    Bad("22P02", promote(payload="{"), InvalidRequest, "a payload, result or header is not JSON"),
     Bad("", enqueue(dedup_key="k" * 401), InvalidRequest, "a name or key is too long"),
     Bad("", enqueue(group_key="g" * 201), InvalidRequest, "a name or key is too long"),
     Bad("", enqueue(dedup_key="order-7 "), InvalidRequest, BLANK),

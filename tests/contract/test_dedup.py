@@ -165,13 +165,7 @@ def test_other_keys_do_not_wait(store: Session, another: Another) -> None:
 
 def test_a_load_counts_the_keys_that_are_taken_and_those_that_came_twice(store: Session) -> None:
     offer(store, "k")
-    run = store.staged(
-        "load",
-        [
-            {"row_id": place, "kind": "a", "dedup_key": key}
-            for place, key in enumerate(["k", "l", "l", None, None])
-        ],
-    )
+    run = store.staged("load", [{"dedup_key": key} for key in ("k", "l", "l", None, None)])
     assert store.promote("load", run, 5) == Promoted(Outcome.OK, 5, 3, 2)
     assert store.promote("load", run, 5) == Promoted(Outcome.REPEAT, 5, 3, 2)
 

@@ -151,9 +151,9 @@ def test_running_requests_are_read_in_one_step_beside_many_that_wait(store: Sess
 
 def test_requests_of_a_load_are_found(store: Session) -> None:
     store.put()
-    run = store.staged("one", [{"row_id": 1, "kind": "a"}, {"row_id": 2, "kind": "a"}])
+    run = store.staged("one", [{"group_key": "g"}] * 2)
     store.promote("one", run, 2)
-    run = store.staged("two", [{"row_id": 1, "kind": "a"}])
+    run = store.staged("two", [{"group_key": "g"}])
     store.promote("two", run, 1)
     loaded = [row[0] for row in store.rows("requests", "request_id", load_id="one")]
     assert ids(store.find_requests(load_id="one")) == loaded[::-1]

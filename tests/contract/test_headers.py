@@ -114,14 +114,9 @@ def test_the_firings_of_a_schedule_have_them(store: Session, clock: Clock) -> No
     assert headers(store.claim()) == [None]
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "with groups"])
-def test_a_staged_load_has_them(keyed: bool, store: Session) -> None:
-    run = store.begun("x")
-    rows = [
-        {"row_id": place, "kind": "a", "headers": one, "group_key": f"{place}" if keyed else None}
-        for place, one in enumerate((HEADERS, None))
-    ]
-    store.stage("x", run, rows)
+@pytest.mark.parametrize("column", ["dedup_key", "group_key"])
+def test_a_load_that_moves_into_the_queue_has_them(column: str, store: Session) -> None:
+    run = store.staged("x", [{"headers": HEADERS, column: "a"}, {column: "b"}])
     store.promote("x", run, 2)
     assert headers(store.claim(limit=2)) == [HEADERS, None]
 
@@ -162,9 +157,7 @@ def test_other_headers_are_refused(
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_a_load_with_other_headers_is_not_promoted(wrong: str, store: Session) -> None:
-    run = store.begun("x")
-    store.stage("x", run, [{"row_id": 1, "kind": "a", "headers": wrong}])
+def test_a_part_with_other_headers_is_refused(wrong: str, store: Session) -> None:
     with pytest.raises(InvalidRequest, match="header"):
-        store.promote("x", run, 1)
+        store.staged("x", [{"headers": wrong}])
     assert store.everything() == []

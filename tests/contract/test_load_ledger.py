@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rowlease.errors import InvalidRequest, LoadLost, RoutineError, StoreError
-from rowlease.model import Maintained, Outcome, Promoted
+from rowlease.errors import InvalidRequest, LoadLost, RoutineError
+from rowlease.model import Outcome, Promoted
 from tests.contract.sessions import Clock, Session
 
 DAY = timedelta(days=1)
@@ -17,7 +17,7 @@ SWEPT = "staged rows dropped"
 
 
 def numbered(count: int) -> list[dict[str, Any]]:
-    return [{"row_id": number, "kind": "a"} for number in range(count)]
+    return [{"dedup_key": str(number)} for number in range(count)]
 
 
 def ledger(store: Session) -> list[tuple[Any, ...]]:
@@ -32,22 +32,23 @@ def swept(store: Session) -> int:
 
 def test_a_load_begins_empty_whatever_a_dead_run_has_staged(store: Session) -> None:
     dead = store.begun("x", "dead", "a, b")
-    store.stage("x", dead, numbered(3))
+    store.lay("x", dead, numbered(3))
     other = store.staged("y", numbered(1))
     store.report_load("x", dead, 3)
     run = store.begun("x", "one", "a, c")
-    assert store.rows("staging", "load_id", "run_number") == [("y", other)]
+    store.maintain()
+    assert store.rows("lane", "run_number") == [(other,)]
     assert store.rows("load", "load_id", "columns", "num_staged") == [
         ("x", "a, c", 0),
         ("y", None, 0),
     ]
-    store.stage("x", run, numbered(2))
+    store.lay("x", run, numbered(2))
     assert store.promote("x", run, 2) == Promoted(Outcome.OK, 2, 2, 0)
 
 
 def test_a_promoted_load_that_begins_again_answers_with_its_counts(store: Session) -> None:
     run = store.begun("x", "one", "a")
-    store.stage("x", run, numbered(2))
+    store.lay("x", run, numbered(2))
     store.promote("x", run, 2)
     before = ledger(store)
     repeat = Promoted(Outcome.REPEAT, 2, 2, 0)
@@ -136,11 +137,10 @@ def test_a_load_without_a_report_for_a_day_is_dropped(store: Session, clock: Clo
     store.report_load("x", run, 3)
     clock.advance(DAY)
     assert swept(store) == 0
-    assert len(store.rows("staging", "row_id")) == 3
+    assert len(store.rows("lane", "kind")) == 3
     clock.advance(timedelta(seconds=1))
     assert swept(store) == 3
-    assert store.rows("staging", "row_id") == []
-    assert ledger(store) == []
+    assert store.rows("lane", "kind") == ledger(store) == []
     with pytest.raises(LoadLost, match=r'load "x" does not exist: .* for a day; begin it'):
         store.promote("x", run, 3)
     store.configure_queue("other")  # its id is free, for any queue
@@ -152,58 +152,6 @@ def test_a_load_that_never_staged_a_row_is_forgotten_too(store: Session, clock: 
     clock.advance(DAY + timedelta(seconds=1))
     assert swept(store) == 0
     assert ledger(store) == []
-
-
-def test_rows_of_a_run_that_is_not_in_the_ledger_are_dropped(store: Session) -> None:
-    store.stage("x", 7, numbered(2))
-    promoted = store.begun("y")
-    store.promote("y", promoted, 0)
-    store.stage("y", promoted, numbered(3))
-    superseded = store.begun("z", "one")
-    current = store.begun("z", "two")
-    store.stage("z", superseded, numbered(4))
-    store.stage("z", current, numbered(1))
-    assert swept(store) == 2 + 3 + 4
-    assert store.rows("staging", "load_id", "run_number") == [("z", current)]
-    assert [row[:3] for row in ledger(store)] == [
-        ("y", "default", "Promoted"),
-        ("z", "default", "Staging"),
-    ]
-
-
-def test_runs_of_two_loads_with_one_number_are_two_runs(
-    store: Session, another: Callable[[], Session]
-) -> None:
-    run = store.staged("x", numbered(2))
-    store.stage("y", run, numbered(3))
-    assert store.promote("x", run, 2) == Promoted(Outcome.OK, 2, 2, 0)
-    assert swept(store) == 3
-    assert store.rows("staging", "load_id") == []
-
-
-def test_rows_without_a_run_are_refused(store: Session) -> None:
-    with pytest.raises(StoreError, match=f"(?i){store.spelt('run_number')}"):
-        store.insert("staging", load_id="x", row_id=1, kind="a")
-
-
-def test_a_sweep_takes_bounded_steps(store: Session) -> None:
-    run = store.begun("x")
-    store.promote("x", run, 0)
-    store.stage("x", run, numbered(25))
-    assert Maintained(SWEPT, 10) in store.maintain(1)
-    assert len(store.rows("staging", "row_id")) == 15
-
-
-@pytest.mark.only_on(
-    "postgresql", why="entries of a promoted load stay in its index for a snapshot"
-)
-def test_a_sweep_that_took_long_is_not_made_again_at_once(store: Session) -> None:
-    store.stage("x", 7, numbered(2))
-    later = "set_config('rowlease.sweep_after', (clock_timestamp() + interval '{}')::text, false)"
-    store.execute(f"select {later.format('1 hour')}")
-    assert swept(store) == 0
-    store.execute(f"select {later.format('-1 second')}")
-    assert swept(store) == 2
 
 
 def test_a_sweep_passes_over_a_load_that_is_being_promoted(

@@ -28,10 +28,8 @@ TAKEN_OVER = "taken over"
 
 def part(number: int, by: str) -> list[dict[str, Any]]:
     """The rows of a part; every run computes the same numbers, with its own name."""
-    return [
-        {"row_id": (number << 30) + row, "kind": f"{n} by {by}"}
-        for row, n in enumerate(range(ROWS * (number - 1), ROWS * number))
-    ]
+    places = range(ROWS * (number - 1), ROWS * number)
+    return [{"kind": f"{n} by {by}", "group_key": f"{by} {n}"} for n in places]
 
 
 class Scene:
@@ -59,10 +57,10 @@ class Scene:
 
     def _expected(self, driver: str, step: str) -> str:
         superseded = driver in self._numbers and driver != self._owner
+        if superseded or (step in (ONE, TWO) and self._winner is not None):
+            return TAKEN_OVER
         if step in (ONE, TWO):
             return "staged"
-        if superseded:
-            return TAKEN_OVER
         if self._winner is not None:
             return Outcome.REPEAT
         if step == BEGIN:
@@ -84,7 +82,8 @@ class Scene:
             done = self._store.promote(self._load_id, self._numbers[driver], 2 * ROWS)
             assert done[1:] == (2 * ROWS, 2 * ROWS, 0, 0)
             return done.outcome
-        self._store.stage(self._load_id, self._numbers[driver], part(int(step[-1]), driver))
+        number = int(step[-1])
+        self._store.lay(self._load_id, self._numbers[driver], part(number, driver), number)
         return "staged"
 
     def check(self) -> None:
@@ -141,7 +140,7 @@ def play(store: Session, orders: Iterator[list[tuple[str, str]]]) -> Counter[str
         scene.check()
         seen.update(reported for _, _, reported in scene.reported)
     store.maintain()
-    assert store.rows("staging", "load_id", "row_id") == []
+    assert store.rows("lane", "kind") == store.rows("lane_part", "part") == []
     return seen
 
 
@@ -203,65 +202,40 @@ def test_who_takes_a_load_over_while_it_is_promoted_waits_for_the_answer(
         assert two.promote("x", begun.run_number, 0) == Promoted(Outcome.OK, 0, 0, 0)
 
 
-def test_rows_that_a_task_commits_after_the_take_over_belong_to_its_run(
-    store: Session, another: Callable[[], Session]
-) -> None:
-    first, task = store.begun("x", "one"), another()
-    task.begin()
-    task.stage("x", first, part(1, "one"))
-    second = store.staged("x", part(1, "two"), "two")
-    task.commit()
-    assert store.promote("x", second, ROWS) == Promoted(Outcome.OK, ROWS, ROWS, 0)
-    assert store.rows("queue", "kind") == [(f"{n} by two",) for n in range(ROWS)]
-    store.maintain()
-    assert store.rows("staging", "row_id") == []
-
-
 # -- the number of a run ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["lane", "staging"])
 def test_a_run_that_was_ended_counts_no_more_and_leaves_no_row(
-    store: Session, another: Callable[[], Session], way: str
+    store: Session, another: Callable[[], Session]
 ) -> None:
     """Spark lets the tasks of a cancelled job write to their end."""
 
-    def write(session: Session, run: int, part: int) -> None:
-        if way == "lane":
-            session.lay("x", run, [{"kind": "a"}], part)
-        else:
-            session.stage("x", run, [{"row_id": part, "kind": "a"}])
-
     run = store.begun("x", "one")
-    write(store, run, 0)
-    assert store.discard_staged("x", run, None) == 1
-    over = "run of load .x. was ended, because its job failed or was cancelled"
+    store.lay("x", run, [{}])
+    store.end_run("x", run)
+    over = "its job failed or was cancelled"
     for call in (
         lambda: store.promote("x", run, 1),
         lambda: store.report_load("x", run, 1),
-        lambda: store.discard_staged("x", run, None),
+        lambda: store.end_run("x", run),
+        lambda: another().lay("x", run, [{}], 1),
         lambda: store.begin_load("x", "default", "one"),
     ):
         with pytest.raises(LoadLost, match=over):
             call()
-    if way == "lane":
-        with pytest.raises(LoadLost, match="or its job failed or was cancelled"):
-            write(another(), run, 1)
-    else:
-        write(another(), run, 1)
     store.maintain()
-    assert store.rows("lane", "kind") == store.rows("staging", "kind") == []
+    assert store.rows("lane", "kind") == store.rows("lane_part", "part") == []
     assert [load.status for load in store.list_loads()] == ["Ended"]
     again = store.begun("x", "two")
     assert again > run
-    write(store, again, 2)
+    store.lay("x", again, [{}], 2)
     assert [load.status for load in store.list_loads()] == ["Staging"]
     assert store.promote("x", again, 1).outcome == Outcome.OK
 
 
 def test_a_load_that_was_ended_is_forgotten_after_a_day(store: Session, clock: Clock) -> None:
     run = store.begun("x", "one")
-    store.discard_staged("x", run, None)
+    store.end_run("x", run)
     store.maintain()
     assert [load.load_id for load in store.list_loads()] == ["x"]
     clock.advance(timedelta(days=1, seconds=1))
@@ -273,31 +247,31 @@ def test_a_promoted_load_is_not_ended(store: Session) -> None:
     run = store.begun("x", "one")
     store.lay("x", run, [{"kind": "a"}])
     store.promote("x", run, 1)
-    assert store.discard_staged("x", run, None) == 0
+    store.end_run("x", run)
     assert [load.status for load in store.list_loads()] == ["Promoted"]
     assert [request.kind for request in store.claim(limit=2)] == ["a"]
 
 
-@pytest.mark.parametrize("call", ["promote", "report_load", "discard_staged"])
+@pytest.mark.parametrize("call", ["promote", "report_load", "end_run"])
 def test_a_superseded_run_gets_an_error_that_names_the_new_owner(
     store: Session, clock: Clock, call: str
 ) -> None:
     run = store.staged("x", part(1, "one"), "one")
     clock.advance(minutes=5)
     second = store.staged("x", part(1, "two"), "two")
-    arguments: dict[str, Any] = {"promote": ROWS, "report_load": ROWS, "discard_staged": []}
+    arguments = [] if call == "end_run" else [ROWS]
     before = store.rows("load", "*")
     says = (
         r'load "x" was taken over by two \(.+\) at 2026-01-01 12:05:00\+00; rows of this run do '
         "not count: let that run end, or run this one again"
     )
     with pytest.raises(LoadLost, match=says):
-        getattr(store, call)("x", run, arguments[call])
+        getattr(store, call)("x", run, *arguments)
     assert store.rows("load", "*") == before
     assert store.rows("queue", "request_id") == []
     assert store.promote("x", second, ROWS) == Promoted(Outcome.OK, ROWS, ROWS, 0)
     with pytest.raises(LoadLost, match=says):  # and no `repeat`, with counts of another's rows
-        getattr(store, call)("x", run, arguments[call])
+        getattr(store, call)("x", run, *arguments)
 
 
 def test_a_run_that_begins_twice_has_one_number_and_keeps_its_rows(store: Session) -> None:

@@ -304,23 +304,21 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
     @rule(
         priorities=st.lists(st.integers(0, 3), min_size=1, max_size=4),
-        staged=st.booleans(),
+        moves=st.booleans(),
         cut=st.integers(1, 4),
     )
-    def load(self, priorities: list[int], staged: bool, cut: int) -> None:
+    def load(self, priorities: list[int], moves: bool, cut: int) -> None:
         """A load is due when it is promoted. No other request is due at that very moment.
 
-        In the lane it has a part up to the cut, and another one after it.
+        It has a part up to the cut, and another one after it.
         """
         self.loads += 1
         name = f"load {self.loads}"
         run = self.store.begun(name)
         rows = [{"kind": "a", "priority": priority} for priority in priorities]
-        if not staged:
-            for number, part in enumerate(filter(None, (rows[:cut], rows[cut:]))):
-                self.store.lay(name, run, part, number << 16)
-        else:
-            self.store.stage(name, run, [{"row_id": place} | row for place, row in enumerate(rows)])
+        more = {"due_time": self.store.now()} if moves else {}  # promote moves it into the queue
+        for number, part in enumerate(filter(None, (rows[:cut], rows[cut:]))):
+            self.store.lay(name, run, [row | more for row in part], number << 16)
         self.time_passes(0.001)
         assert self.store.promote(name, run, len(rows)).num_enqueued == len(rows)
         ids = [id for (id,) in self.store.rows("requests", "request_id", load_id=name)]

@@ -40,11 +40,6 @@ def by_lane(store: Session, **given: Any) -> None:
     store.promote("x", run, 2)
 
 
-def by_staging(store: Session, **given: Any) -> None:
-    rows = [{"row_id": 0, "kind": "a", **given}, {"row_id": 1, "kind": "a"}]
-    store.promote("x", store.staged("x", rows), 2)
-
-
 def by_schedule(store: Session, **given: Any) -> None:
     store.put_schedule("nightly", "0 0 * * *", "a", **given)
 
@@ -55,7 +50,6 @@ WAYS: dict[str, Callable[..., None]] = {
     "enqueue_many": by_enqueue_many,
     "inbox": by_inbox,
     "lane": by_lane,
-    "staging": by_staging,
     "schedule": by_schedule,
 }
 
@@ -107,7 +101,7 @@ def test_an_object_comes_in_and_out_as_it_is(store: Session, way: str, payload: 
         assert payload in {request.payload for request in store.claim(limit=9)}
 
 
-@pytest.mark.parametrize("way", ["inbox", "lane", "staging", "schedule"])
+@pytest.mark.parametrize("way", ["inbox", "lane", "schedule"])
 def test_an_argument_that_is_named_twice_is_refused(store: Session, way: str) -> None:
     with pytest.raises(InvalidRequest, match=TWICE):
         WAYS[way](store, payload='{"a": 1, "b": {}, "a": 2}')

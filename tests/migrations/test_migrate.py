@@ -171,7 +171,7 @@ CHANGES = {
         "analyze_scale_factor=0.1",
         "analyze_scale_factor=1",
     ),
-    "alter table rowlease.staging set logged": ("table rowlease.staging", "unlogged", "owner"),
+    "alter table rowlease.lane set unlogged": ("table rowlease.lane", "owner", "unlogged"),
     "alter table rowlease.queue owner to current_user": ("table rowlease.queue", "_owner", "owner"),
     "grant select on rowlease.inbox to rowlease_worker": (
         "grant select on rowlease.inbox to rowlease_worker",

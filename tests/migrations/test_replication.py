@@ -51,7 +51,8 @@ def test_requests_run_while_all_tables_are_published(dsn: str, store: Store, sql
     run = store.begin_load("l", "default", "one")
     assert isinstance(run, Begun)
     sql(
-        "insert into rowlease.staging (load_id, run_number, row_id, kind) values ('l', %s, 1, 'a')",
+        "insert into rowlease.load_inbox (run_number, part, ends_part, priority, kind, payload,"
+        " group_key) values (%s, 0, true, 0, 'a', '{}', 'g')",
         [run.run_number],
     )
     store.promote("l", run.run_number, 1)

@@ -18,7 +18,7 @@ Sql = Callable[..., list[tuple[Any, ...]]]
 EVERYONE = {"schema_version"}
 PRODUCER = EVERYONE | {
     "enqueue", "enqueue_many", "begin_load", "report_load", "promote",
-    "discard_staged", "listen",
+    "end_run", "listen",
 }  # fmt: skip
 WORKER = EVERYONE | {
     "dequeue", "complete", "fail", "abandon", "snooze", "decline", "disown", "exchange",
@@ -56,8 +56,6 @@ TABLES = {
     "rowlease_producer": {
         "inbox": "select insert",
         "load_inbox": "select insert",
-        "staging_inbox": "select insert",
-        "staging": "insert",
         "*": "",
     },
     "rowlease_worker": {"*": ""},
@@ -189,19 +187,18 @@ ALLOWED = {
         "select * from rowlease.enqueue('default', 'x')",
         "insert into rowlease.inbox (kind, payload) values ('x', '{}')",
         "select * from rowlease.inbox",
-        "insert into rowlease.staging (load_id, run_number, row_id, kind)"
-        " select 'l', b.run_number, 1, 'x' from rowlease.begin_load('l', 'default', 'one') b",
         "select p.* from rowlease.begin_load('l', 'default', 'one') b,"
-        " rowlease.promote('l', b.run_number, 1) p",
+        " rowlease.promote('l', b.run_number, 0) p",
         "with load as materialized (select * from rowlease.begin_load('m', 'default', 'one'))"
         " insert into rowlease.lane (run_number, priority, part, kind, payload, ends_part)"
         " select run_number, 0, 0, 'x', '{}', true from load",
         "with load as materialized (select * from rowlease.begin_load('m', 'default', 'one'))"
-        " insert into rowlease.load_inbox (run_number, priority, part, kind, payload, ends_part)"
-        " select run_number, 0, 1, 'x', '{}', true from load",
+        " insert into rowlease.load_inbox (run_number, priority, part, kind, payload, ends_part,"
+        " due_time, dedup_key, group_key)"
+        " select run_number, 0, 1, 'x', '{}', true, now(), 'k', 'g' from load",
+        "select p.* from rowlease.begin_load('m', 'default', 'one') b,"
+        " rowlease.promote('m', b.run_number, 2) p",
         "select * from rowlease.load_inbox",
-        "insert into rowlease.staging_inbox (load_id, run_number, row_id) values ('m', 1, 1)",
-        "select * from rowlease.staging_inbox",
         "select rowlease.schema_version()",
     ],
     "rowlease_worker": [
@@ -252,7 +249,6 @@ REFUSED = {
     "rowlease_producer": [
         "select * from rowlease.queue",
         "select * from rowlease.requests",
-        "select * from rowlease.staging",
         "select * from rowlease.lane",
         "insert into rowlease.lane (run_number, request_id, priority, part, kind, payload)"
         " values (1, 1, 0, 0, 'x', '{}')",

@@ -18,8 +18,6 @@ GONE = """
     create function rowlease.gone() returns trigger language plpgsql as $$ begin
       if new.payload::text like '%777%' then perform pg_terminate_backend(pg_backend_pid()); end if;
       return new; end $$;
-    create trigger gone before insert on rowlease.staging
-      for each row execute function rowlease.gone();
     create trigger gone before insert on rowlease.lane
       for each row execute function rowlease.gone()
 """

@@ -23,21 +23,21 @@ from rowlease.errors import (
 )
 from rowlease.model import DUE_RANGE, Begun, Outcome, Promoted
 from rowlease.spark import enqueue
-from rowlease.spark.load import ROW_BITS, new_run, stage
-from rowlease.spark.promotion import Staged, promoted
+from rowlease.spark.load import new_run, stage
+from rowlease.spark.promotion import promoted
 from rowlease.store import Store
 from tests.spark.lost_answer import GONE, LostAnswer
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 SECRET = "a-password-that-must-not-show"
-#: Rows without keys go into the lane, all others into the table `staging`.
-both_ways = pytest.mark.parametrize("way", [{}, {"group_key": "id"}], ids=["lane", "staging"])
+#: Rows without keys stay in the lane when they are promoted, all others move into the queue.
+both_ways = pytest.mark.parametrize("way", [{}, {"group_key": "id"}], ids=["plain", "grouped"])
 
 
 def leftovers(sql: Sql) -> int:
     """How many rows wait that are no requests."""
     ((found,),) = sql(
-        "select (select count(*) from rowlease.staging) + (select count(*) from rowlease.lane)"
+        "select (select count(*) from rowlease.lane)"
         " - (select count(*) from rowlease.requests) + (select count(*) from rowlease.queue)"
     )
     return int(found)
@@ -125,35 +125,16 @@ def test_a_run_that_died_before_its_promotion_is_finished_by_the_next(
     assert sql("select count(distinct payload::text) from rowlease.requests") == [(1000,)]
 
 
-def test_staged_rows_of_another_run_of_the_load_do_not_count(
-    spark: Any, dsn: str, store: Store, sql: Sql
+@both_ways
+def test_a_run_that_was_superseded_writes_nothing(
+    spark: Any, dsn: str, store: Store, sql: Sql, way: dict[str, Any]
 ) -> None:
-    def staged(run: Begun, first: int, last: int) -> Staged:
-        frame = spark.range(first, last)
-        return stage(frame, dsn, load_id="zombie", run=run, kind="k", group_key="id")
-
+    given = {"load_id": "zombie", "kind": "k", **way}
     superseded = begun(store, "zombie")
-    dead = staged(superseded, 10, 17)
-    load = staged(begun(store, "zombie"), 0, 10)
-    staged(superseded, 0, 3)  # its late tasks
-    with pytest.raises(LoadLost, match='load "zombie" was taken over by'):
-        promoted(store, dead)
-    assert promoted(store, load) == Promoted(Outcome.OK, 10, 10, 0)
-    found = sql("select (payload ->> 'id')::int from rowlease.queue order by request_id")
-    assert [number for (number,) in found] == list(range(10))
-    assert leftovers(sql) == 3
-    store.maintain()
-    assert leftovers(sql) == 0
-
-
-def test_a_run_that_was_superseded_writes_nothing_into_the_lane(
-    spark: Any, dsn: str, store: Store, sql: Sql
-) -> None:
-    superseded = begun(store, "zombie")
-    dead = stage(spark.range(10, 17), dsn, load_id="zombie", run=superseded, kind="k")
-    load = stage(spark.range(10), dsn, load_id="zombie", run=begun(store, "zombie"), kind="k")
+    dead = stage(spark.range(10, 17), dsn, run=superseded, **given)
+    load = stage(spark.range(10), dsn, run=begun(store, "zombie"), **given)
     with pytest.raises(LoadLost, match=r"nothing was enqueued: run \d+ of a load is over"):
-        stage(spark.range(3), dsn, load_id="zombie", run=superseded, kind="k")  # its late tasks
+        stage(spark.range(3), dsn, run=superseded, **given)  # its late tasks
     with pytest.raises(LoadLost, match='load "zombie" was taken over by'):
         promoted(store, dead)
     assert promoted(store, load) == Promoted(Outcome.OK, 10, 10, 0)
@@ -161,32 +142,6 @@ def test_a_run_that_was_superseded_writes_nothing_into_the_lane(
     assert [number for (number,) in found] == list(range(10))
     store.maintain()
     assert leftovers(sql) == 0
-
-
-def test_rows_that_two_tries_gave_differently_are_staged_again(
-    spark: Any, dsn: str, sql: Sql
-) -> None:
-    sql("create sequence rowlease.stagings")
-    sql("grant usage on sequence rowlease.stagings to public")
-    sql(
-        """
-        create function rowlease.copy_once() returns trigger language plpgsql as $$ begin
-          if nextval('rowlease.stagings') = 1 then
-            insert into rowlease.staging (load_id, run_number, row_id, payload)
-            select load_id, run_number, row_id, '{"id": -1}' from added limit 3;
-          end if;
-          return null; end $$;
-        create trigger copy_once after insert on rowlease.staging referencing new table as added
-          for each statement when (pg_trigger_depth() = 0) execute function rowlease.copy_once()
-        """
-    )
-    frame = spark.range(100)
-    done = enqueue(frame, dsn, queue="default", kind="k", group_key="id", load_id="x")
-    assert done == Promoted(Outcome.OK, 100, 100, 0)
-    found = sql("select (payload ->> 'id')::int from rowlease.queue order by 1")
-    assert [number for (number,) in found] == list(range(100))
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
-    assert sql("select last_value > 2 from rowlease.stagings") == [(True,)]
 
 
 def test_a_promoted_load_runs_no_job_again(spark: Any, dsn: str) -> None:
@@ -416,25 +371,6 @@ def test_a_call_whose_answer_is_lost_is_made_again(
     assert leftovers(sql) == 0
 
 
-def test_rows_that_do_not_count_are_dropped_though_no_answer_says_so(
-    dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = begun(store, "x").run_number
-    for row_id in (0, 1, 1 << ROW_BITS):
-        sql("insert into rowlease.staging values ('x', %s, %s)", [run, row_id])
-    discard, answers = store.discard_staged, []
-
-    def loses_its_answer(*args: Any) -> int:
-        answers.append(discard(*args))
-        if len(answers) == 1:
-            raise StoreUnavailable
-        return answers[-1]
-
-    monkeypatch.setattr(store, "discard_staged", loses_its_answer)
-    assert promoted(store, Staged("x", run, 2, 0, "k", [0])) == Promoted(Outcome.OK, 2, 2, 0)
-    assert answers == [1, 0]
-
-
 def test_rows_from_a_source_that_answers_differently_each_time_are_counted_once(
     spark: Any, dsn: str, sql: Sql
 ) -> None:
@@ -615,7 +551,7 @@ def with_password(dsn: str) -> tuple[str, str]:
     return url.render_as_string(hide_password=False), str(url.password)
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["the lane", "staging"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["plain", "keyed"])
 def test_headers_are_a_dict_or_a_column(keyed: bool, spark: Any, dsn: str, sql: Sql) -> None:
     keys: dict[str, Any] = {"dedup_key": "id"} if keyed else {}
     rows = spark.range(2)

@@ -77,7 +77,7 @@ def test_the_formats_own_stream_writer_enqueues_each_batch_once(
         ("numbers/1", 1, 1),
     ]
     assert sql("select count(*), count(distinct dedup_key) from rowlease.queue") == [(100, 100)]
-    assert sql("select count(*) from rowlease.staging") == [(0,)]
+    assert sql("select count(*) from rowlease.lane") == [(0,)]
 
 
 @pytest.mark.parametrize("way", ["format", "batch_sink"])

@@ -14,12 +14,7 @@ Act = Callable[[int], bool]
 ROWS, BEFORE, AFTER = "first rows", "before its commit", "after its commit"
 ASKED, ANSWERED = "promotion asked", "promotion answered"
 #: How a statement begins that writes rows of a load.
-STAGES = (
-    b"insert into rowlease.staging",
-    b"insert into rowlease.load_inbox",
-    b"copy rowlease.staging",
-    b"copy rowlease.lane",
-)
+STAGES = (b"insert into rowlease.load_inbox", b"copy rowlease.lane")
 #: What ends a COPY, on its way to the server.
 COPY_DONE = b"c\x00\x00\x00\x04"
 

@@ -126,12 +126,11 @@ class Driver:
         if copied:
             self._write(late, run, 0, "late")
         kept = [self._task(run, partition) for partition in range(PARTITIONS)]
-        discard = "select rowlease.discard_staged(%s, %s, %s::bigint[])"
-        self._do(own, discard, self._load_id, run, kept)
-        promote = "select outcome, num_enqueued from rowlease.promote(%s, %s, %s)"
+        promote = "select outcome, num_enqueued from rowlease.promote(%s, %s, %s, %s::bigint[])"
+        number = PARTITIONS * ROWS
         for expected in ("ok", "repeat")[: self._draw.choice([1, 2])]:
-            ((outcome, enqueued),) = self._do(own, promote, self._load_id, run, PARTITIONS * ROWS)
-            assert (outcome, enqueued) == (expected, PARTITIONS * ROWS)
+            ((outcome, enqueued),) = self._do(own, promote, self._load_id, run, number, kept)
+            assert (outcome, enqueued) == (expected, number)
         self.reported = "done"
         if copied:
             self.seen["late copies"] += 1

@@ -50,7 +50,6 @@ RULES: tuple[Rule, ...] = (
     housekeeping.listed_texts_are_there,
     housekeeping.steps_are_bounded,
     housekeeping.the_first_rows_are_the_index_s,
-    housekeeping.staged_rows_go_in_steps,
 )
 
 

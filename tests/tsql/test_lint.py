@@ -180,11 +180,6 @@ BROKEN = {
     "json in xml as it is": ("= rowlease_internal.as_xml((", "= ((", "json_in_xml_is_escaped"),
     "waiting for a row": ("forceseek, rowlock, readpast", "forceseek, rowlock",
                           "locked_rows_are_treated_as_listed"),
-    "all rows of a load in one transaction": (
-        "commit transaction;\n",
-        "delete s from rowlease.Staging as s with (index (staging_run), forceseek)"
-        " where s.RunNumber = 1 option (maxdop 1);\ncommit transaction;\n",
-        "staged_rows_go_in_steps"),
     "any plan": ("forceseek (queue_pending (QueueName)), ", "", "seeks_are_pinned"),
     "any plan of the history": ("index (queue_history_completed), forceseek, ", "",
                                 "seeks_are_pinned"),

@@ -59,7 +59,7 @@ def test_what_the_server_does_not_tell_says_why(server: FakeServer) -> None:
     ("step", "table", "scans"),
     [
         ("Clustered Index Scan", "Queue", [Scan("claim", "Queue", "queue_pkey")]),
-        ("Table Scan", "Staging", [Scan("claim", "Staging", "queue_pkey")]),
+        ("Table Scan", "Lane", [Scan("claim", "Lane", "queue_pkey")]),
         ("Clustered Index Seek", "Queue", []),
         ("Clustered Index Scan", "QueueDepth", []),
     ],

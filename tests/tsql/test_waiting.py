@@ -33,8 +33,8 @@ NEW: Row = {"requestid": OWN}
 LOADED: Row = {"runnumber": OWN}
 #: Producers of the worker's queue and groups, and a load of the queue that is being promoted.
 PRODUCER = Open(
-    ("enqueue", "enqueue_many", "inbox", "begin_load", "load_inbox", "staging_inbox", "end_part",
-     "report_load", "promote"),
+    ("enqueue", "enqueue_many", "inbox", "begin_load", "load_inbox", "end_part", "report_load",
+     "promote"),
     frozenset({"fold_depth"}),  # not in a transaction of the caller
     {
         "queue": [
@@ -43,7 +43,7 @@ PRODUCER = Open(
             NEW | {"status": "Scheduled", "groupblocked": 0},
         ],
         "load": [LOADED | {"loadid": OWN}],
-        "lane": [LOADED], "lanepart": [LOADED], "staging": [LOADED],
+        "lane": [LOADED], "lanepart": [LOADED],
         "queuedepth": [{}], "batch": [{}], "batchwait": [NEW], "enqueuereceipt": [{}],
         "stream": [{}], "queuewaiter": [{}],
     },
@@ -55,7 +55,7 @@ MAINTAIN = Open(
     frozenset(),
     {
         "queue": [NEW], "queuehistory": [NEW], "progress": [NEW], "batchwait": [NEW],
-        "lane": [{}], "lanepart": [{}], "load": [{}], "queuedepth": [{}], "staging": [{}],
+        "lane": [{}], "lanepart": [{}], "load": [{}], "queuedepth": [{}],
         "attempt": [{}], "worker": [{}], "ratestart": [{}], "batch": [{}], "operation": [{}],
         "requeued": [{}], "cancellation": [{}], "enqueuereceipt": [{}], "queueday": [{}],
         "queuewaiter": [{}], "maintainfailure": [{}],

@@ -184,9 +184,9 @@ def test_a_migration_names_the_library_that_is_missing(
         call("mssql://u:p@127.0.0.1:1/db?Driver=any")
 
 
-def test_rows_go_to_sql_server_by_bulk_copy_but_times_do_not() -> None:
+def test_rows_go_to_sql_server_by_bulk_copy_that_fires_the_trigger() -> None:
     from rowlease.spark.jdbc import writing_options
 
-    dsn = "mssql://u:hunter2@h:1433/db"
-    assert "useBulkCopyForBatchInsert=true" in writing_options(dsn, ["payload"])["url"]
-    assert "useBulkCopyForBatchInsert=false" in writing_options(dsn, ["due_time"])["url"]
+    url = writing_options("mssql://u:hunter2@h:1433/db")["url"]
+    assert "useBulkCopyForBatchInsert=true" in url
+    assert "bulkCopyForBatchInsertFireTriggers=true" in url

@@ -10,7 +10,7 @@
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, or as check_stream, RL014 a later run has taken the load over from
 --           this one, or it was ended
--- locks:    the load's row; rows of staging and lane_part of this load
+-- locks:    the load's row
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
 --           run stages do not count. It starts at a random number up to 2^32 and grows by random
 --           numbers, as lock tokens do. If it grew by 1, a number could be assigned twice after a
@@ -77,9 +77,6 @@ begin
     return;
   end if;
   if v_load.run_by <> v_by then
-    delete from rowlease.staging s
-     where (s.load_id, s.run_number) = (p_load_id, v_load.run_number);
-    delete from rowlease.lane_part p where p.run_number = v_load.run_number;  -- rows: sweep_lane
     update rowlease.load l
        set status = 'Staging', run_number = l.run_number + v_step, run_by = v_by,
            past_runs = left(l.run_by || e'\n' || l.past_runs, 10000), queue_name = p_queue_name,

@@ -6,7 +6,7 @@
 -- errors:   RL001 bad argument, RL002 unknown queue, RL009 the load id was used for another queue or
 --           for other columns, or as check_stream, RL014 a later run has taken the load over from
 --           this one, or it was ended; 51012 as take_lock
--- locks:    the load's lock and row; after the commit, as drop_staged
+-- locks:    the load's lock and row
 -- why:      the run number is a fencing token: a later run has a larger one, and rows that an earlier
 --           run writes do not count. maintain deletes those in the lane. It starts at a random number
 --           up to 2^32 and grows by random numbers, as lock tokens do. If it grew by 1, a number could
@@ -26,7 +26,7 @@ declare @now datetime2(6), @says nvarchar(2048), @outcome varchar(10) = 'ok', @q
 declare @lock nvarchar(255) = rowlease_internal.lock_name(N'load', N'', @p_load_id);
 declare @by nvarchar(500) = concat(@p_run_by, N' (', suser_sname(), N')');
 declare @step bigint = cast(2147483649 as bigint) + checksum(newid());
-declare @run bigint, @old_run bigint, @run_by nvarchar(500), @past nvarchar(max);
+declare @run bigint, @run_by nvarchar(500), @past nvarchar(max);
 declare @status varchar(10), @columns nvarchar(max);
 declare @rows bigint, @enqueued bigint, @duplicates bigint, @clamped bigint;
 declare @is_enqueued bit;
@@ -83,7 +83,6 @@ else
 begin
   if @run_by <> @by collate Latin1_General_100_BIN2
   begin
-    set @old_run = @run;
     set @run = @run + @step;
     update rowlease.[Load]
        set Status = 'Staging', RunNumber = @run, RunBy = @by, PastRuns = concat(RunBy, nchar(10), left(PastRuns, 10000)),
@@ -95,7 +94,6 @@ begin
   select @rows = null, @enqueued = null, @duplicates = null, @clamped = null;
 end;
 commit transaction;
-exec rowlease_internal.drop_staged @p_load_id, @old_run;
 select @outcome as outcome, @run as run_number, @rows as num_rows, @enqueued as num_enqueued,
        @duplicates as num_duplicates, @clamped as num_clamped,
        (select cast(s.MaxPriority as int) from rowlease.QueueSettings as s

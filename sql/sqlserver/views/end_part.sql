@@ -3,7 +3,7 @@
 -- returns:  trigger
 -- errors:   RL003 bad priority, RL004 bad payload, RL006 no kind, RL014 another run has taken the load
 --           over, or the load is promoted, RL016 bad headers; 51012 as
---           take_part, 51019 a kind ends in a blank
+--           take_part, 51019 a kind or key ends in a blank
 -- locks:    as take_part; rows of LanePart; rows of Lane, its own
 -- why:      this is the fence of the lane. SQL Server has no triggers at a commit, so each statement
 --           is counted, and its locks are held to the commit: promote waits for them. A writer needs
@@ -16,11 +16,15 @@ set xact_abort on;
 declare @run bigint, @part bigint, @counts bit, @kind nvarchar(max), @payload nvarchar(max), @priority int;
 declare @parts table (
   RunNumber bigint not null, Part bigint not null, Priority smallint not null, NumRows bigint not null,
-  FirstId bigint not null, LastId bigint not null, primary key (RunNumber, Part, Priority));
-insert into @parts (RunNumber, Part, Priority, NumRows, FirstId, LastId)
-select i.RunNumber, i.Part, i.Priority, count_big(*), min(i.RequestId), max(i.RequestId)
+  FirstId bigint not null, LastId bigint not null, ToQueue bit not null,
+  primary key (RunNumber, Part, Priority));
+insert into @parts (RunNumber, Part, Priority, NumRows, FirstId, LastId, ToQueue)
+select i.RunNumber, i.Part, i.Priority, count_big(*), min(i.RequestId), max(i.RequestId),
+       max(case when i.DueTime is null and i.DedupKey is null and i.GroupKey is null then 0 else 1 end)
   from inserted as i group by i.RunNumber, i.Part, i.Priority;
-if exists (select 1 from inserted as i where datalength(i.Kind) > datalength(rtrim(i.Kind)))
+if exists (select 1 from inserted as i where datalength(i.Kind) > datalength(rtrim(i.Kind))
+              or datalength(i.DedupKey) > datalength(rtrim(i.DedupKey))
+              or datalength(i.GroupKey) > datalength(rtrim(i.GroupKey)))
   throw 51019, N'a name or key ends in a blank; leave the blank out', 1;
 if exists (select 1 from @parts as p where p.Priority > 255)
   throw 51003, N'a priority is above 255', 1;
@@ -52,14 +56,15 @@ begin
     update l
        set NumRows = l.NumRows + p.NumRows,
            FirstId = case when p.FirstId < l.FirstId then p.FirstId else l.FirstId end,
-           LastId = case when p.LastId > l.LastId then p.LastId else l.LastId end
+           LastId = case when p.LastId > l.LastId then p.LastId else l.LastId end,
+           ToQueue = case when p.ToQueue = 1 then 1 else l.ToQueue end
       from @parts as p
      inner join rowlease.LanePart as l with (index (lane_part_pkey), forceseek, rowlock)
              on l.RunNumber = p.RunNumber and l.Priority = p.Priority and l.Part = p.Part
      where p.RunNumber = @run and p.Part = @part
     option (loop join, force order, maxdop 1);
-    insert into rowlease.LanePart (RunNumber, Priority, Part, NumRows, FirstId, LastId)
-    select p.RunNumber, p.Priority, p.Part, p.NumRows, p.FirstId, p.LastId
+    insert into rowlease.LanePart (RunNumber, Priority, Part, NumRows, FirstId, LastId, ToQueue)
+    select p.RunNumber, p.Priority, p.Part, p.NumRows, p.FirstId, p.LastId, p.ToQueue
       from @parts as p
      where p.RunNumber = @run and p.Part = @part
        and not exists (select 1 from rowlease.LanePart as l

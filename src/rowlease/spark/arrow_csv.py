@@ -14,8 +14,7 @@ from typing import Any
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import DUE_RANGE, DUE_TIMES, Begun
-from rowlease.spark.columns import MAX_INTEGER
-from rowlease.store.bulk import LANE
+from rowlease.store.bulk import LANE, NULLABLE
 
 
 def lane_block(
@@ -27,10 +26,13 @@ def lane_block(
 
     Args:
         batch: an Arrow batch with the column `payload`, and optionally `kind`, `priority` and
-            `headers`.
+            those of NULLABLE.
         kind: the kind of rows without one.
         ends_part: whether to set the column `ends_part` in the first row. Exactly one row of each
             part must have it, and any row will do.
+
+    Raises:
+        InvalidRequest: a due time is out of range.
     """
     import pyarrow as pa
     from pyarrow import compute
@@ -48,11 +50,10 @@ def lane_block(
         filled(given.get("kind", pa.nulls(rows, pa.string())), text(kind or "")),
         filled(given["payload"], text("{}")),
     ]
-    names = [*LANE]
-    if "headers" in given:
-        columns.append(given["headers"])
-        names.append("headers")
-    return as_csv(columns, names), clamped
+    more = {name: given[name] for name in NULLABLE if name in given}
+    if "due_time" in more:
+        more["due_time"] = due_times(more["due_time"])
+    return as_csv([*columns, *more.values()], [*LANE, *more]), clamped
 
 
 def number(value: int) -> Any:
@@ -102,8 +103,8 @@ def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
     return bytes(block.getvalue().to_pybytes())
 
 
-def as_staged(name: str, column: Any) -> Any:
-    """A column converted to its type in the table `staging`; priorities are clamped.
+def due_times(column: Any) -> Any:
+    """Due times in microseconds of UTC.
 
     Raises:
         InvalidRequest: a due time is out of range.
@@ -111,21 +112,11 @@ def as_staged(name: str, column: Any) -> Any:
     import pyarrow as pa
     from pyarrow import compute
 
-    if name == "priority":
-        high = compute.min_element_wise(column, number(MAX_INTEGER), skip_nulls=False)
-        low = number(-MAX_INTEGER)
-        return compute.max_element_wise(high, low, skip_nulls=False).cast(pa.int32())
-    if name == "due_time":
-        times = column.cast(pa.timestamp("us", "UTC"))
-        earliest, latest = (
-            (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-            for time in DUE_TIMES
-        )
-        found = compute.min_max(times)
-        if (
-            found["min"].is_valid
-            and not earliest <= found["min"].value <= found["max"].value <= latest
-        ):
-            raise InvalidRequest(DUE_RANGE)
-        return times
-    return column
+    times = column.cast(pa.timestamp("us", "UTC"))
+    earliest, latest = (
+        (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for time in DUE_TIMES
+    )
+    found = compute.min_max(times)
+    if found["min"].is_valid and not earliest <= found["min"].value <= found["max"].value <= latest:
+        raise InvalidRequest(DUE_RANGE)
+    return times

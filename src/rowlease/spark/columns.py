@@ -1,4 +1,4 @@
-"""Builds the columns of the table `staging` from the arguments of `enqueue`, and checks types."""
+"""Builds the columns of requests from the arguments of `enqueue`, and checks their types."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Required, TypedDict
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import DUE_RANGE, DUE_TIMES, Begun
-from rowlease.store.bulk import LANE
+from rowlease.store.bulk import LANE, NULLABLE
 from rowlease.tasks import headers
 
-#: The largest priority that the column can store. `promote` clamps to the queue's maximum.
+#: The bounds of a priority before it is clamped to the queue's maximum.
 MAX_INTEGER = 2**31 - 1
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 #: The types that a key may have.
@@ -25,8 +25,6 @@ AS_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-#: The columns that rows of the lane can have. A frame with other columns goes into `staging`.
-FOR_LANE = {"kind", "priority", "payload", "headers"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +52,8 @@ class ColumnKeywords(TypedDict, total=False):
     headers: Any
 
 
-def staging_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """The columns of `staging` as expressions on the frame. Arguments that are None are left out.
+def request_columns(df: Any, given: RequestColumns) -> list[Any]:
+    """The columns of requests as expressions on the frame. Arguments that are None are left out.
 
     Raises:
         InvalidRequest: see `enqueue`.
@@ -83,7 +81,7 @@ def in_the_lane(rows: Any, kind: str | None, run: Begun) -> Any:
     """The rows with the columns of the view `load_inbox`.
 
     Args:
-        rows: a frame with the first three columns of LANE, and any columns of FOR_LANE.
+        rows: a frame with the first three columns of LANE and with `request_columns`.
         kind: the kind of rows that have none.
     """
     from pyspark.sql import functions as F
@@ -94,7 +92,7 @@ def in_the_lane(rows: Any, kind: str | None, run: Begun) -> Any:
         for name, value in empty.items()
     }
     filled["priority"] = F.least(filled["priority"], F.lit(run.max_priority))
-    more = ["headers"] if "headers" in rows.columns else []
+    more = [name for name in NULLABLE if name in rows.columns]
     return rows.withColumns(filled).select(*LANE, *more)
 
 

@@ -30,9 +30,9 @@ def connection_options(dsn: str) -> dict[str, str]:
     return engine_of(over_tcp(dsn)).jdbc_options()
 
 
-def writing_options(dsn: str, columns: list[str]) -> dict[str, str]:
-    """`connection_options`, with the options for many rows with these columns at once."""
-    return engine_of(over_tcp(dsn)).jdbc_writing_options(columns)
+def writing_options(dsn: str) -> dict[str, str]:
+    """`connection_options`, with the options for many rows at once."""
+    return engine_of(over_tcp(dsn)).jdbc_writing_options()
 
 
 def literal(text: str) -> str:

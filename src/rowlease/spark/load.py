@@ -1,10 +1,9 @@
 """Bulk enqueue: each row of a DataFrame becomes one request, all of them or none.
 
-Spark may try a task again or run it twice, so rows that are written are not requests yet. The
-rows of a load without dedup keys, groups or due times wait in the lane. There, if several tries of
-a task write rows, only the first try that commits counts. The rows of any other load are numbered,
-and wait in the table `staging`. In both cases the routine `promote` compares the number of rows
-with the number that Spark counted, and turns the rows into requests in one transaction.
+Spark may try a task again or run it twice, so rows that are written are not requests yet. Of
+several tries of a task only the first one that commits its rows counts. The routine `promote`
+compares the number of rows with the number that Spark counted, and turns the rows into requests in
+one transaction.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ from rowlease.errors import (
 )
 from rowlease.model import TEXT, Begun, Outcome, Promoted, check_type
 from rowlease.spark.columns import (
-    FOR_LANE,
     ColumnKeywords,
     RequestColumns,
     described,
     in_the_lane,
+    request_columns,
     schema_text,
-    staging_columns,
 )
 from rowlease.spark.jdbc import (
     connection_options,
@@ -50,14 +48,12 @@ logger = logging.getLogger("rowlease")
 MAX_LOAD_ID = 100
 #: The number of rows in a batch. The JDBC driver rewrites a batch to one INSERT, which is fast.
 BATCH_SIZE = 10_000
-#: The id of a staged row consists of its partition (17 bits), the try of the task that wrote it (16
-#: bits; 0 over JDBC) and its number in the partition (30 bits). So requests have the order of the
-#: frame. Partition and try together are the row's part.
-TRY_BITS, ROW_BITS = 16, 30
-#: The maximum number of partitions of a load.
-MAX_PARTITIONS = 1 << 63 - TRY_BITS - ROW_BITS
-#: The maximum number of times that rows are staged if two tries of a task compute different rows.
-MAX_STAGINGS = 3
+#: A part's number is that of the partition, then that of the task's try, in so many bits (0 over
+#: JDBC). So the parts have the order of the frame.
+TRY_BITS = 16
+#: The maximum number of times that a load is written if two tries of a task give other numbers of
+#: rows, or if another transaction is in the way.
+MAX_WRITES = 3
 
 
 def enqueue(
@@ -91,9 +87,7 @@ def enqueue(
 
     Args:
         df: a batch DataFrame; it need not be deterministic. If a Spark task is tried again and
-            then gives another number of rows, the whole load is written again. In a load with dedup
-            keys, groups or due times, other rows have the same effect, and Spark keeps the rows
-            (memory, then disk) until they are written.
+            then gives another number of rows, the whole load is written again.
         dsn: `postgresql://user:password@host:port/database`, or the same with `mssql://`.
         queue: an existing queue.
         kind: the name of the task for all rows (a str), or a Column with a name for each row.
@@ -178,7 +172,7 @@ def enqueue(
                     end_run(opened, load_id, begun.run_number)
                 raise
 
-        for _ in range(MAX_STAGINGS - 1):
+        for _ in range(MAX_WRITES - 1):
             with suppress(StoreConflict, LoadDiffers):
                 return staged_and_promoted()
         return staged_and_promoted()
@@ -187,7 +181,7 @@ def enqueue(
 def write_by_format(
     store: Store, rows: Any, dsn: str, queue: str, kind: Any, load_id: str, writers: int | None
 ) -> Promoted:
-    """Enqueue rows with the columns of `staging` by `format("rowlease")`."""
+    """Enqueue rows with the columns of requests by `format("rowlease")`."""
     from rowlease.spark import register
 
     register(rows.sparkSession)
@@ -251,10 +245,10 @@ def named_load(load_id: str | None) -> str:
 
 
 def checked_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """The `staging_columns` of a frame, which must not be a stream."""
+    """The `request_columns` of a frame, which must not be a stream."""
     if df.isStreaming:
         raise InvalidRequest("the frame is a stream; enqueue each of its batches (foreachBatch)")
-    return staging_columns(df, given)
+    return request_columns(df, given)
 
 
 def new_run() -> str:
@@ -276,21 +270,16 @@ def write(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
-    part = F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)
     number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-    in_lane = FOR_LANE.issuperset(df.select(*columns).columns)
-    place = (
-        [part.alias("part"), F.when(number == 0, True).alias("ends_part")]
-        if in_lane
-        else [F.lit(load_id).alias("load_id"), (part * (1 << ROW_BITS) + number).alias("row_id")]
+    rows = df.select(
+        F.lit(run.run_number).cast("bigint").alias("run_number"),
+        (F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)).alias("part"),
+        F.when(number == 0, True).alias("ends_part"),
+        *columns,
     )
-    rows = df.select(F.lit(run.run_number).cast("bigint").alias("run_number"), *place, *columns)
-    # Staged rows are kept, so that every try of a task gives a row the same number. Rows of the
-    # lane need no numbers: only one try of each task counts.
-    kept = rows.persist() if writers or not in_lane else rows
+    kept = rows.persist() if writers else rows
     counted = Observation(f"rowlease load {load_id}")
     context = df.sparkSession.sparkContext
-    named = kind if isinstance(kind, str) else None
     try:
         with (
             reported(context, store, load_id, run.run_number) if store else nullcontext(),
@@ -300,17 +289,16 @@ def write(
                 kept.count()  # computes and keeps the rows, with one task for each partition
                 rows = kept.coalesce(writers)
             counts = [F.count(F.lit(1)).alias("num_rows")]
-            if in_lane and "priority" in rows.columns:
+            if "priority" in rows.columns:
                 above = F.col("priority") > run.max_priority
                 counts.append(F.count_if(above).alias("num_clamped"))
             rows = rows.observe(counted, *counts)
-            filled = in_the_lane(rows, named, run) if in_lane else rows
-            view = "load_inbox" if in_lane else "staging_inbox"
-            table, written = engine_of(dsn).jdbc_frame(view, filled)
+            filled = in_the_lane(rows, kind if isinstance(kind, str) else None, run)
+            table, written = engine_of(dsn).jdbc_frame("load_inbox", filled)
             written.write.format("jdbc").options(
-                **writing_options(dsn, rows.columns), dbtable=table, batchsize=BATCH_SIZE
+                **writing_options(dsn), dbtable=table, batchsize=BATCH_SIZE
             ).mode("append").save()
     finally:
         kept.unpersist()
     found = counted.get
-    return Staged(load_id, run.run_number, found["num_rows"], found.get("num_clamped", 0), named)
+    return Staged(load_id, run.run_number, found["num_rows"], found.get("num_clamped", 0))

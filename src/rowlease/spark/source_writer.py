@@ -1,8 +1,6 @@
 """Writes the rows of each Spark task as a part of a load, and promotes the accepted parts.
 
-Each attempt of a task writes a part of its own; Spark accepts one attempt of each task. A load
-without dedup keys, groups or due times is written to the lane; `promote` leaves its rows there. Any
-other load is written to `staging`, from which `promote` copies the rows.
+Each attempt of a task writes a part of its own; Spark accepts one attempt of each task.
 """
 
 from __future__ import annotations
@@ -18,19 +16,16 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rowlease.errors import ConfigError, InvalidRequest, LoadLost
+from rowlease.errors import ConfigError, LoadLost
 from rowlease.model import Begun, Promoted, StreamBatch
-from rowlease.spark.arrow_csv import as_csv, as_staged, lane_block, number, numbers, text
-from rowlease.spark.columns import FOR_LANE
-from rowlease.spark.load import MAX_PARTITIONS, ROW_BITS, TRY_BITS, new_run
+from rowlease.spark.arrow_csv import lane_block
+from rowlease.spark.load import TRY_BITS, new_run
 from rowlease.spark.load_progress import Reporter
 from rowlease.spark.promotion import Staged, end_run, heard, promoted
 from rowlease.spark.source_errors import one_sentence
 from rowlease.store import BulkStore, engine_of
-from rowlease.store.bulk import LANE
+from rowlease.store.bulk import LANE, NULLABLE
 
-#: The columns of `staging` that identify a row.
-IDS = ("load_id", "run_number", "row_id")
 #: The local property in which Spark sets the number of a micro-batch.
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 #: The local property with the id of the streaming query, which is kept in its checkpoint.
@@ -98,60 +93,30 @@ class Parts:
 
     def stage(self, load_id: str, run: Begun, task: Any, batches: Iterator[Any]) -> Part:
         """Write a partition's rows in one transaction. Runs in a Spark task."""
-        if task.partitionId() >= MAX_PARTITIONS:
-            raise ConfigError(f"a load has at most {MAX_PARTITIONS} partitions; coalesce the frame")
         attempt = task.taskAttemptId() % (1 << TRY_BITS)
         part = Part(run.run_number, (task.partitionId() << TRY_BITS) + attempt)
+        more = [name for name in NULLABLE if name in self._columns]
         with self.store() as store:
             reporter = Reporter(store, load_id, run.run_number)
-            if FOR_LANE.issuperset(self._columns):
-                rows = self._lane_blocks(run, batches, part, reporter)
-                more = ["headers"] if "headers" in self._columns else []
-                try:
-                    store.copy_rows("lane", [*LANE, *more], rows)
-                except LoadLost:
-                    # Raises a LoadLost that names the run which has the load now.
-                    store.report_load(load_id, run.run_number, 0)
-                    raise
-            else:
-                blocks = self._blocks(load_id, run, batches, part, reporter)
-                store.copy_rows("staging", [*IDS, *self._columns], blocks)
+            try:
+                store.copy_rows([*LANE, *more], self._blocks(run, batches, part, reporter))
+            except LoadLost:
+                # Raises a LoadLost that names the run which has the load now.
+                store.report_load(load_id, run.run_number, 0)
+                raise
             reporter.report()
         return part
 
-    def _lane_blocks(
+    def _blocks(
         self, run: Begun, batches: Iterator[Any], part: Part, reporter: Reporter
     ) -> Iterator[bytes]:
-        """The rows as CSV for the table `lane`."""
+        """The rows as CSV."""
         for batch in batches:
             block, clamped = lane_block(batch, run, part.part, self._kind, not part.num_rows)
             part.num_rows += batch.num_rows
             part.num_clamped += clamped
             yield block
             reporter.add(batch.num_rows)
-
-    def _blocks(
-        self, load_id: str, run: Begun, batches: Iterator[Any], part: Part, reporter: Reporter
-    ) -> Iterator[bytes]:
-        """The rows as CSV for the table `staging`."""
-        import pyarrow as pa
-
-        for batch in batches:
-            rows = batch.num_rows
-            first = (part.part << ROW_BITS) + part.num_rows
-            part.num_rows += rows
-            if part.num_rows >> ROW_BITS:
-                raise InvalidRequest(
-                    f"a partition has over {1 << ROW_BITS} rows; repartition the frame"
-                )
-            columns = [
-                pa.repeat(text(load_id), rows),
-                pa.repeat(number(run.run_number), rows),
-                numbers(range(first, first + rows)),
-                *(as_staged(name, batch.column(name)) for name in self._columns),
-            ]
-            yield as_csv(columns, [*IDS, *self._columns])
-            reporter.add(rows)
 
     def promote(
         self, load_id: str, run_number: int, messages: Sequence[WriterCommitMessage | None]
@@ -167,14 +132,13 @@ class Parts:
             run_number,
             sum(part.num_rows for part in parts),
             sum(part.num_clamped for part in parts),
-            self._kind,
             [part.part for part in parts],
         )
         with self.store() as store:
             promoted(store, load)
 
     def discard(self, load_id: str, run_number: int) -> None:
-        """End the run, and drop what it has staged, unless another run has taken the load over.
+        """End the run, unless another run has taken the load over.
 
         Spark ends the input of a task that it has killed as it ends that of any other, so such a
         task commits what it has read. After this call, its commit is refused.

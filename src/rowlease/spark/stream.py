@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 from rowlease.errors import InvalidRequest
-from rowlease.spark.columns import ColumnKeywords, RequestColumns, staging_columns
+from rowlease.spark.columns import ColumnKeywords, RequestColumns, request_columns
 from rowlease.spark.source import MAX_STREAM, register
 from rowlease.spark.source_writer import QUERY
 
@@ -49,7 +49,7 @@ def batch_sink(
         if query := context and context.getLocalProperty(QUERY):
             options["query_id"] = query
         register(batch.sparkSession)
-        rows = batch.select(*staging_columns(batch, given))
+        rows = batch.select(*request_columns(batch, given))
         rows.write.format("rowlease").options(**options).mode("append").save()
 
     return sink

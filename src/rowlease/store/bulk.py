@@ -1,6 +1,6 @@
 """Writes many rows at once, without routines.
 
-Rows are written to the tables `lane` and `staging` by COPY. No worker sees them before `promote`.
+The rows of a load are written to the table `lane` by COPY. No worker sees them before `promote`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from rowlease.store.store import Store
 
 #: The columns of the table `lane` that writers fill.
 LANE = ("run_number", "part", "ends_part", "priority", "kind", "payload")
+#: Those that may be null, and may be left out.
+NULLABLE = ("headers", "due_time", "dedup_key", "group_key")
 
 
 class BulkStore(Store):
     """A store that also writes many rows at once; see `rowlease.store.bulk_store`."""
 
     @abstractmethod
-    def copy_rows(self, table: str, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
-        """Write rows of a load, all of them or none.
+    def copy_rows(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+        """Write a part of a load, all of it or nothing.
 
         Args:
-            table: `lane` or `staging`.
+            columns: those of LANE, and any of NULLABLE.
             blocks: CSV; each block has whole rows.
 
         Raises:
             InvalidRequest: the table refuses a row.
-            LoadLost: another run has taken the load over, or the load is promoted. Only writes to
-                the lane raise this.
+            LoadLost: another run has taken the load over, or the load is promoted.
             StoreError: any other error of the database.
         """
 

@@ -16,7 +16,6 @@ LONG = {
     "maintain": timedelta(minutes=2),
     "recount": timedelta(minutes=5),
     "begin_load": timedelta(minutes=30),
-    "discard_staged": timedelta(minutes=30),
     "promote": timedelta(hours=2),
 }
 #: On SQL Server, the longest time that a call waits for one lock of DDL or of somebody's open

@@ -6,7 +6,6 @@ the engine, which is imported when it is first needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from pkgutil import resolve_name
 from typing import Any, NamedTuple, Protocol
@@ -129,8 +128,8 @@ class Engine(Protocol):
     def jdbc_options(self) -> dict[str, str]:
         """The options of Spark's JDBC writer and reader, such as url, user and password."""
 
-    def jdbc_writing_options(self, columns: Sequence[str]) -> dict[str, str]:
-        """The same, with the options for writing many rows with these columns at once."""
+    def jdbc_writing_options(self) -> dict[str, str]:
+        """The same, with the options for writing many rows at once."""
 
     def jdbc_frame(self, view: str, frame: Any) -> tuple[str, Any]:
         """The name of a view, and a DataFrame with that view's columns, as the engine has them."""

@@ -135,7 +135,7 @@ ERROR_TEXTS = (
     Entry(
         InvalidRequest,
         ("lane_priority",),
-        "a priority is below 0; it must be 0 or more, and bigger is more urgent",
+        "a priority is below 0 or above 255; it must be 0 or more, and bigger is more urgent",
     ),
     Entry(InvalidRequest, ("lane_kind",), "kind must be a task name of 1 to 200 characters"),
     Entry(
@@ -177,7 +177,7 @@ ERROR_TEXTS = (
         ),
         "a number, time or delay is out of range: {text}",
     ),
-    Entry(InvalidRequest, ("queue_due",), DUE_RANGE),
+    Entry(InvalidRequest, ("queue_due", "lane_due"), DUE_RANGE),
     Entry(
         InvalidRequest,
         ("22001", 2628, 8152),

@@ -68,25 +68,13 @@ class LoadCalls(Calls):
         """
         self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
 
-    def discard_staged(
-        self, load_id: str, run_number: int, kept_parts: Sequence[int] | None
-    ) -> int:
-        """Drop the rows that a run has staged, except these parts. Return how many were dropped.
-
-        Args:
-            kept_parts: the parts that count. None drops all rows and ends the run: whatever it
-                writes later is refused, and another run may begin the load.
+    def end_run(self, load_id: str, run_number: int) -> None:
+        """End a run: whatever it writes later is refused, and another run may begin the load.
 
         Raises:
             LoadLost: another run has taken the load over.
         """
-        ((dropped,),) = self._call(
-            "discard_staged",
-            p_load_id=load_id,
-            p_run_number=run_number,
-            p_kept_parts=None if kept_parts is None else list(kept_parts),
-        )
-        return int(dropped)
+        self._call("end_run", p_load_id=load_id, p_run_number=run_number)
 
     def promote(
         self,
@@ -94,16 +82,18 @@ class LoadCalls(Calls):
         run_number: int,
         expected_rows: int,
         *,
-        kind: str | None = None,
+        parts: Sequence[int] | None = None,
         num_clamped: int = 0,
     ) -> Promoted:
         """Turn all rows of a load into requests of its queue, or none of them.
 
         Args:
-            kind: the kind of rows that have none.
+            expected_rows: the number of rows that the parts have.
+            parts: the parts that count. None means that all parts count.
             num_clamped: the number of rows whose priority their writer has lowered.
 
         Raises:
+            LoadDiffers: the parts have another number of rows.
             LoadLost: another run has taken the load over.
         """
         rows = self._rows(
@@ -112,7 +102,7 @@ class LoadCalls(Calls):
             p_load_id=load_id,
             p_run_number=run_number,
             p_expected_rows=expected_rows,
-            p_kind=kind,
+            p_parts=None if parts is None else list(parts),
             p_num_clamped=num_clamped,
         )
         outcome, *counts = rows[0]

@@ -56,8 +56,8 @@ class Observer(ABC):
         """A connection of the driver with an open transaction, which is rolled back at the end."""
 
     @abstractmethod
-    def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
-        """Stage rows of a load, as any program can."""
+    def stage(self, run_number: int, num_rows: int) -> None:
+        """Write rows of a load that promote moves into the queue, as any program can."""
 
 
 class LockObserver(Observer):

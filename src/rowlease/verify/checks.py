@@ -230,5 +230,5 @@ def staged(trial: Trial, num_rows: int) -> tuple[str, int]:
     load_id = f"verify-{secrets.token_hex(4)}"
     begun = trial.store.begin_load(load_id, trial.queue, "verify")
     assert isinstance(begun, Begun)
-    trial.observer.stage(load_id, begun.run_number, num_rows)
+    trial.observer.stage(begun.run_number, num_rows)
     return load_id, begun.run_number

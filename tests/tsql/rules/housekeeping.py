@@ -12,8 +12,7 @@ from tests.tsql.scriptdom import Node
 
 #: Routines outside of the folder maintain that work in steps, too.
 STEPS = {
-    "break_expired", "discard_staged", "drop_staged", "lower_priorities", "sweep_lane",
-    "sweep_staging", "take_group", "wake_due",
+    "break_expired", "lower_priorities", "sweep_lane", "sweep_loads", "take_group", "wake_due",
 }  # fmt: skip
 
 
@@ -108,12 +107,3 @@ def the_first_rows_are_the_index_s(file: File) -> Iterator[tuple[Node, str]]:
             said = [one.removesuffix(" desc") for one in said]
         if said != (wanted[: len(said)] if is_one else wanted):
             yield order, f"{seek.of} is in the order {', '.join(wanted)}"
-
-
-def staged_rows_go_in_steps(file: File) -> Iterator[tuple[Node, str]]:
-    """Each deleted row of a load is a lock until the commit."""
-    for node in file.tree.walk("DeleteSpecification"):
-        target = node.get("Target")
-        names = {name_of(one.get("SchemaObject")) for one in node.walk("NamedTableReference")}
-        if target is not None and "staging" in names and node.get("TopRowFilter") is None:
-            yield node, "say delete top: a load has any number of rows, and each row is a lock"

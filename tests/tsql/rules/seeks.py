@@ -26,7 +26,7 @@ from tests.tsql.scriptdom import Node
 FILTERED = {"status", "groupblocked", "returned"}
 SEEK = {"index", "forceseek"}
 #: Tables that grow, of which no statement may scan what it changes.
-LARGE = {"queue", "queuehistory", "queuedepth", "staging", "lane", "enqueuereceipt"}
+LARGE = {"queue", "queuehistory", "queuedepth", "lane", "enqueuereceipt"}
 #: Tables with rows of many requests, of which no statement of a worker may scan anything, either.
 SOUGHT = LARGE | {
     "lanepart", "attempt", "operation", "requeued", "batch", "batchwait", "progress", "ratestart",

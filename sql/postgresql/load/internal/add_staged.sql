@@ -1,69 +1,63 @@
--- add_staged: insert the rows of a staged load.
--- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text
---           (for rows that name none), p_written_rows bigint (copies of a row included)
+-- add_staged: move the rows of a load into queue, except those whose dedup keys are taken.
+-- params:   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load
 -- returns:  bigint -- how many are new; the others have the dedup key of a live request or an
 --           earlier row of the load
--- errors:   22P02 a payload that is not JSON, 40001 rows were added after they were counted
--- locks:    rows of queue with the same dedup key while their enqueue is not committed; a row of
---           its own
--- why:      of several rows with the same row id one counts, because a Spark task may have written
---           its rows twice. If a duplicate was the first of its group, nothing else would unblock the
---           next request, so this routine does.
+-- errors:   none
+-- locks:    rows of queue with the same dedup key while their enqueue is not committed; as
+--           unblock_groups
+-- why:      if a duplicate was the first of its group, nothing else would unblock the next request, so
+--           this routine does.
 create or replace function rowlease_internal.add_staged(
-  p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load, p_kind text,
-  p_written_rows bigint
+  p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load
 ) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
-set enable_nestloop = off
+set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 declare
-  v_given   bigint;
-  v_written bigint;
-  v_added   bigint;
+  v_added  bigint;
+  v_groups text[];
 begin
-  with staged as materialized (
-    select distinct on (s.row_id) s.*, greatest(coalesce(s.due_time, p_now), p_now) as due
-      from rowlease.staging s
-     where (s.load_id, s.run_number) = (p_load.load_id, p_load.run_number)
-     order by s.row_id),
-  added as (
+  with added as (
     insert into rowlease.queue (
       queue_name, kind, status, priority, requested_time, due_time, max_attempts, dedup_key,
       group_key, group_blocked, load_id, payload, headers)
-    select p_settings.queue_name, coalesce(s.kind, p_kind),
-           case when s.due > p_now then 'Scheduled' else 'Pending' end,
-           least(coalesce(s.priority, 0), p_settings.max_priority), p_now, s.due,
-           p_settings.max_attempts, s.dedup_key, s.group_key,
-           s.group_key is not null
-             and row_number() over (partition by s.group_key order by s.row_id) > 1,
-           p_load.load_id, coalesce(s.payload, '{}')::json, s.headers::json
-      from staged s
-     order by s.row_id
+    select p_settings.queue_name, r.kind,
+           case when r.due_time > p_now then 'Scheduled' else 'Pending' end,
+           least(r.priority, p_settings.max_priority), p_now, greatest(r.due_time, p_now),
+           p_settings.max_attempts, r.dedup_key, r.group_key,
+           r.group_key is not null
+             and row_number() over (partition by r.group_key order by r.part, r.request_id) > 1,
+           p_load.load_id, r.payload, r.headers
+      from rowlease.lane_part p
+      join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                          and r.priority = p.priority and r.part = p.part
+                          and r.request_id >= p.first_id and r.request_id <= p.last_id
+     where p.run_number = p_load.run_number
+     order by r.part, r.request_id
     on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'
     do nothing
     returning priority, status),
-  per_priority as (
-    select a.priority, count(*) filter (where a.status = 'Scheduled') as scheduled,
-           count(*) filter (where a.status = 'Pending') as pending
-      from added a group by a.priority),
   counted as (
     insert into rowlease.queue_depth (queue_name, priority, load_id, scheduled, pending)
-    select p_settings.queue_name, p.priority, p_load.load_id, p.scheduled, p.pending from per_priority p)
-  select (select count(*) from staged),
-         (select count(*) from rowlease.staging s
-           where (s.load_id, s.run_number) = (p_load.load_id, p_load.run_number)),
-         coalesce(sum(p.scheduled + p.pending), 0)
-    into v_given, v_written, v_added
-    from per_priority p;
-  perform rowlease_internal.check_staged(p_load.load_id, p_written_rows, v_written);
-  if v_added < v_given then
-    perform rowlease_internal.unblock_groups(array_agg(p_settings.queue_name::text), array_agg(g.group_key),
-                                    false)
-       from (select distinct s.group_key from rowlease.staging s
-              where (s.load_id, s.run_number) = (p_load.load_id, p_load.run_number)
-                and s.group_key is not null) g;
+    select p_settings.queue_name, a.priority, p_load.load_id,
+           count(*) filter (where a.status = 'Scheduled'),
+           count(*) filter (where a.status = 'Pending')
+      from added a group by a.priority
+    returning scheduled, pending)
+  select coalesce(sum(c.scheduled + c.pending), 0) into v_added from counted c;
+  if v_added < (select sum(p.num_rows) from rowlease.lane_part p
+                 where p.run_number = p_load.run_number) then
+    v_groups := array(
+      select distinct r.group_key
+        from rowlease.lane_part p
+        join rowlease.lane r on r.run_number = p.run_number and r.writer = p.writer
+                            and r.priority = p.priority and r.part = p.part
+                            and r.request_id >= p.first_id and r.request_id <= p.last_id
+       where p.run_number = p_load.run_number and r.group_key is not null);
+    perform rowlease_internal.unblock_groups(
+      array_fill(p_settings.queue_name::text, array[cardinality(v_groups)]), v_groups, false);
   end if;
   return v_added;
 end $$;

@@ -1,20 +1,17 @@
 -- count_lane: count the rows of a load in the lane as waiting requests of its queue.
 -- params:   p_settings rowlease.queue_settings, p_load rowlease.load
--- returns:  bigint -- how many rows had their priority lowered to the queue's maximum
+-- returns:  void
 -- errors:   none
 -- locks:    none -- promote holds the load's row, so no other call has these rows
 -- why:      promote knows the numbers from lane_part. Rows are written only if the queue's maximum is
 --           below their priority, which writers avoid by clamping.
 create or replace function rowlease_internal.count_lane(
   p_settings rowlease.queue_settings, p_load rowlease.load
-) returns bigint
+) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
-declare
-  v_clamped bigint := (select coalesce(sum(p.num_rows), 0) from rowlease.lane_part p
-                        where p.run_number = p_load.run_number and p.priority > p_settings.max_priority);
 begin
   with high as (
     delete from rowlease.lane_part p
@@ -37,5 +34,4 @@ begin
   insert into rowlease.queue_depth (queue_name, priority, load_id, pending)
   select p_settings.queue_name, p.priority, p_load.load_id, sum(p.num_rows)
     from rowlease.lane_part p where p.run_number = p_load.run_number group by p.priority;
-  return v_clamped;
 end $$;

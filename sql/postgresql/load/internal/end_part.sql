@@ -31,9 +31,10 @@ begin
                        'over, or its job failed or was cancelled; rows that this run writes now do '
                        'not count', new.run_number);
   end if;
-  insert into rowlease.lane_part (run_number, priority, part, writer, num_rows, first_id, last_id)
+  insert into rowlease.lane_part (
+    run_number, priority, part, writer, num_rows, first_id, last_id, to_queue)
   select new.run_number, r.priority, new.part, new.writer, count(*), min(r.request_id),
-         max(r.request_id)
+         max(r.request_id), bool_or(num_nonnulls(r.due_time, r.dedup_key, r.group_key) > 0)
     from rowlease.lane r
    where r.run_number = new.run_number and r.writer = new.writer
      and r.priority = any(c_priorities) and r.part = new.part

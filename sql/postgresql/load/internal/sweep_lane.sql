@@ -1,5 +1,6 @@
 -- sweep_lane: delete rows of the lane that will never be requests, and close loads that are used up.
--- params:   p_limit integer -- how many loads, and rows of each part
+-- params:   p_limit integer -- how many loads, and rows at once; a call stops at the first part after
+--           this many rows
 -- returns:  bigint -- how many rows were dropped
 -- errors:   none
 -- locks:    rows of load, lane_part and lane, skipping locked ones
@@ -44,7 +45,7 @@ begin
      where (r.run_number, r.writer, r.priority, r.part, r.request_id)
            > (v_at.run, v_at.writer, v_at.priority, v_at.part, v_at.id)
      order by r.run_number, r.writer, r.priority, r.part, r.request_id limit 1;
-    exit when not found;
+    exit when not found or v_dropped >= p_limit;
     select p.first_id, p.last_id into v_part
       from rowlease.lane_part p
      where p.run_number = v_at.run and p.priority = v_at.priority and p.part = v_at.part

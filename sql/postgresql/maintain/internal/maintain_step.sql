@@ -51,8 +51,8 @@ begin
     when 'batches dropped' then
       return rowlease_internal.sweep_batches(p_now, p_limit);
     when 'staged rows dropped' then
-      return rowlease_internal.sweep_staging(p_now, p_limit * 10)
-             + rowlease_internal.sweep_lane(p_limit * 10);
+      perform rowlease_internal.sweep_loads(p_now, p_limit);
+      return rowlease_internal.sweep_lane(p_limit * 100);
     when 'waiters expired' then
       delete from rowlease.queue_waiter w where w.expires_time < p_now - interval '1 minute';
       get diagnostics v_rows = row_count;

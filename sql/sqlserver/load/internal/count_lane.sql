@@ -1,12 +1,11 @@
 -- count_lane: count the rows of a load in the lane as waiting requests of its queue.
--- params:   p_queue_name nvarchar(400), p_load_id nvarchar(400), p_run_number bigint,
---           p_clamped bigint output
--- returns:  p_clamped -- how many had a priority above the queue's maximum, to which it was lowered
+-- params:   p_queue_name nvarchar(400), p_load_id nvarchar(400), p_run_number bigint
+-- returns:  nothing
 -- locks:    rows of Lane and LanePart above the maximum -- promote has locked the load and its writers
 -- why:      promote knows the numbers from LanePart. Rows are written only if the queue's maximum is
 --           below their priority, which writers avoid by clamping.
 create or alter procedure rowlease_internal.count_lane
-  @p_queue_name nvarchar(400), @p_load_id nvarchar(400), @p_run_number bigint, @p_clamped bigint output
+  @p_queue_name nvarchar(400), @p_load_id nvarchar(400), @p_run_number bigint
 as
 set nocount on;
 set xact_abort on;
@@ -20,8 +19,7 @@ insert into @high (Priority, Part, NumRows, FirstId, LastId)
 select p.Priority, p.Part, p.NumRows, p.FirstId, p.LastId
   from rowlease.LanePart as p with (forceseek (lane_part_pkey (RunNumber, Priority)))
  where p.RunNumber = @p_run_number and p.Priority > @top;
-set @p_clamped = (select coalesce(sum(h.NumRows), 0) from @high as h);
-if @p_clamped > 0
+if exists (select 1 from @high as h)
 begin
   insert into @lowered (Part, NumRows, FirstId, LastId)
   select p.Part, sum(p.NumRows), min(p.FirstId), max(p.LastId)

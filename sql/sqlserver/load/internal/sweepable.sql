@@ -1,20 +1,15 @@
--- sweepable: find out whether staged rows, rows of the lane or old loads may be there to delete.
+-- sweepable: find out whether rows of the lane or old loads may be there to delete.
 -- params:   p_day_ago datetime2(6), p_kept datetime2(6) (the end of the retention)
 -- returns:  what varchar(10) -- a row for each kind
 -- errors:   none
 -- locks:    none; rows that others have locked are skipped
--- why:      most databases have none of them most of the time; then sweep_staging and sweep_lane are not
+-- why:      most databases have none of them most of the time; then sweep_loads and sweep_lane are not
 --           called.
 create or alter function rowlease_internal.sweepable(@p_day_ago datetime2(6), @p_kept datetime2(6))
 returns table
 as
 return
-  select 'staged' as what where exists (
-    select 1 from rowlease.Staging as s
-      with (forceseek (staging_run (RunNumber)), readpast, readcommittedlock)
-     where s.RunNumber > -1)
-  union all
-  select 'lane' where exists (
+  select 'lane' as what where exists (
     select 1 from rowlease.Lane as r
       with (forceseek (lane_pkey (RunNumber)), readpast, readcommittedlock)
      where r.RunNumber > -1)

@@ -13,7 +13,7 @@ create or alter procedure rowlease_internal.maintain_step
 as
 set nocount on;
 set xact_abort on;
-declare @rows int, @many int = @p_limit * 10, @swept bigint;
+declare @rows int, @many int = @p_limit * 10;
 declare @days int = (select max(s.RetentionDays) from rowlease.QueueSettings as s);
 if @p_step = 2
   delete top (@p_limit) r
@@ -60,9 +60,8 @@ if @p_step = 5
   exec rowlease_internal.sweep_attempts @p_now, @p_limit, @p_rows output;
 if @p_step = 6
 begin
-  exec rowlease_internal.sweep_staging @p_now, @many, @p_rows output;
-  exec rowlease_internal.sweep_lane @many, @swept output;
-  set @p_rows = @p_rows + @swept;
+  exec rowlease_internal.sweep_loads @p_now, @many;
+  exec rowlease_internal.sweep_lane @many, @p_rows output;
 end;
 if @p_step = 15
   exec rowlease_internal.set_back_times @p_now, @p_rows output;

@@ -20,9 +20,9 @@ from rowlease.store.postgresql.store import PostgresStore
 class PostgresBulkStore(PostgresStore, BulkStore):
     """See `rowlease.store.bulk.BulkStore`."""
 
-    def copy_rows(self, table: str, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
+    def copy_rows(self, columns: Sequence[str], blocks: Iterable[bytes]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
-        command = sql.SQL(f"copy rowlease.{table} ({{}}) from stdin (format csv)").format(names)
+        command = sql.SQL("copy rowlease.lane ({}) from stdin (format csv)").format(names)
         with self._bulk() as connection:
             try:
                 with connection.cursor().copy(command) as copy:

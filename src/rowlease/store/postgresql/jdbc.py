@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
@@ -99,7 +98,7 @@ class PostgresJdbc(Engine):
             "socketTimeout": str(round(deadlines.BULK.total_seconds())),
         }
 
-    def jdbc_writing_options(self, columns: Sequence[str]) -> dict[str, str]:
+    def jdbc_writing_options(self) -> dict[str, str]:
         return self.jdbc_options() | {"reWriteBatchedInserts": "true"}
 
     def jdbc_frame(self, view: str, frame: Any) -> tuple[str, Any]:

@@ -13,8 +13,8 @@ from rowlease.store.observing import Observer
 SETTINGS = "select name, setting from pg_settings where name = any(%s) order by 1"
 SETTING_NAMES = ["server_version", "fsync", "synchronous_commit", "default_transaction_isolation"]
 STAGED_QUERY = """
-    insert into rowlease.staging_inbox (load_id, run_number, row_id, kind, payload)
-    select %s, %s, n, 'verify', '{}' from generate_series(0, %s - 1) as n"""
+    insert into rowlease.load_inbox (run_number, part, ends_part, priority, kind, payload, due_time)
+    select %s, 0, n = 0, 0, 'verify', '{}', now() from generate_series(0, %s - 1) as n"""
 
 
 class PostgresObserver(Observer):
@@ -32,6 +32,6 @@ class PostgresObserver(Observer):
         with closing(psycopg.connect(self._dsn)) as connection:
             yield connection
 
-    def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
+    def stage(self, run_number: int, num_rows: int) -> None:
         with closing(psycopg.connect(self._dsn, autocommit=True)) as connection:
-            connection.execute(STAGED_QUERY, [load_id, run_number, num_rows])
+            connection.execute(STAGED_QUERY, [run_number, num_rows])

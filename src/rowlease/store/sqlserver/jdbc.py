@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -52,9 +51,8 @@ class SqlServerJdbc(Engine):
         properties = {
             "databaseName": address.database,
             "encrypt": "true",
-            # Bulk copy skips checks, but the tables for loads have none.
+            # Bulk copy skips checks, but the trigger of the lane has them.
             BULK_COPY: "true",
-            # A trigger counts the rows of the lane.
             "bulkCopyForBatchInsertFireTriggers": "true",
             **({"instanceName": instance} if instance else {}),
             **({} if address.user else {"integratedSecurity": "true"}),
@@ -75,15 +73,8 @@ class SqlServerJdbc(Engine):
             "socketTimeout": str(deadlines.BULK // timedelta(milliseconds=1)),
         }
 
-    def jdbc_writing_options(self, columns: Sequence[str]) -> dict[str, str]:
-        """The options turn on bulk copy, except for loads with due times.
-
-        On the engine where this was tested, bulk copy changed times, and ordinary batches did not.
-        """
-        options = self.jdbc_options()
-        if "due_time" in columns:
-            options["url"] = options["url"].replace(f"{BULK_COPY}=true", f"{BULK_COPY}=false")
-        return options | {"isolationLevel": "READ_COMMITTED"}
+    def jdbc_writing_options(self) -> dict[str, str]:
+        return self.jdbc_options() | {"isolationLevel": "READ_COMMITTED"}
 
     def jdbc_frame(self, view: str, frame: Any) -> tuple[str, Any]:
         if "due_time" in frame.columns:

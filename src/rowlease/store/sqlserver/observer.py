@@ -60,12 +60,12 @@ ESCALATIONS = """
       join sys.objects as o on o.object_id = s.object_id
      where schema_name(o.schema_id) = 'rowlease'"""
 STAGED_REQUESTS_QUERY = """
-    insert into rowlease.StagingInbox (LoadId, RunNumber, RowId, Kind, Payload)
-    select ?, ?, cast(j.value as bigint), N'verify', N'{}' from openjson(?) as j"""
+    insert into rowlease.LoadInbox (RunNumber, Part, Priority, Kind, Payload, DueTime)
+    select ?, 0, 0, N'verify', N'{}', sysutcdatetime() from openjson(?) as j"""
 PLAN = "{http://schemas.microsoft.com/sqlserver/2004/07/showplan}"
 #: The tables that grow. QueueDepth is not one of them: it is short, and is read whole.
 LARGE = {
-    "queue", "queuehistory", "staging", "lane", "lanepart", "enqueuereceipt", "attempt", "progress",
+    "queue", "queuehistory", "lane", "lanepart", "enqueuereceipt", "attempt", "progress",
     "operation", "requeued", "cancellation", "batch", "batchwait", "ratestart",
 }  # fmt: skip
 #: Routines that read a whole table on purpose, and those for operators.
@@ -106,12 +106,10 @@ class SqlServerObserver(LockObserver):
             with suppress(pyodbc().Error):  # the store may have closed it after an error
                 connection.close()  # which rolls back
 
-    def stage(self, load_id: str, run_number: int, num_rows: int) -> None:
+    def stage(self, run_number: int, num_rows: int) -> None:
         with closing(connect(self._odbc)) as connection, closing(connection.cursor()) as cursor:
-            cursor.setinputsizes([None, None, (pyodbc().SQL_WVARCHAR, 0, 0)])  # nvarchar(max)
-            cursor.execute(
-                STAGED_REQUESTS_QUERY, load_id, run_number, json.dumps(list(range(num_rows)))
-            )
+            cursor.setinputsizes([None, (pyodbc().SQL_WVARCHAR, 0, 0)])  # nvarchar(max)
+            cursor.execute(STAGED_REQUESTS_QUERY, run_number, json.dumps(list(range(num_rows))))
 
     def call(self, connection: Any, routine: str, **arguments: Any) -> list[Any]:
         with closing(connection.cursor()) as cursor:

@@ -39,7 +39,7 @@ MAX_REPEATS = 4
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
     "complete", "fail", "abandon", "snooze", "renew", "report_progress", "begin_load",
-    "promote", "discard_staged", "maintain", "finish_batches", "depth",
+    "promote", "end_run", "maintain", "finish_batches", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules",
