@@ -216,7 +216,7 @@ def test_every_method_of_a_client_has_a_command() -> None:
         *("enqueue", "enqueue_many", "enqueue_untyped"),  # rowlease enqueue, --lines
         *("find", "get", "requests"),  # rowlease requests
         *("queues", "batch"),
-        *("bind", "store"),  # a connection of the program, and all routines
+        *("bind", "store", "open", "close"),  # of the program: a connection, all routines, a life
     }
     assert public(AsyncClient) <= public(Client) | {"run_sync"}
 
