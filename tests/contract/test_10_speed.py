@@ -323,3 +323,22 @@ def test_housekeeping_reads_only_receipts_that_are_a_day_old(store: Session) -> 
     assert {done.what: done.num_rows for done in cost.value}["receipts dropped"] == 10
     assert "enqueue_receipt" not in cost.full_scans
     assert cost.pages["enqueue_receipt"] < 50
+
+
+@pytest.mark.only_on("postgresql", why="there alone does a plan depend on statistics")
+def test_a_load_with_keys_is_read_once_with_the_statistics_of_an_empty_lane(
+    store: PostgresSession,
+) -> None:
+    run = store.begun("x")
+    for part in range(10):
+        rows = [{"kind": "a", "dedup_key": f"{part}-{n}"} for n in range(300)]
+        store.lay("x", run, rows, part)
+    store.execute("set session_replication_role = replica")
+    store.execute("create temporary table kept as table rowlease.lane")
+    store.execute("truncate rowlease.lane")
+    store.execute("analyze rowlease.lane")
+    store.execute("insert into rowlease.lane overriding system value table kept")
+    store.execute("drop table kept")
+    store.execute("set session_replication_role = origin")
+    cost = store.measured(lambda: store.promote("x", run, 3_000))
+    assert cost.pages["lane_part_pkey"] + cost.pages["lane_pkey"] <= 500, cost.pages
