@@ -10,11 +10,13 @@
 --           limit, rate or consumer priorities, and with no expired lease, due Scheduled request,
 --           returned request or priority above the maximum to handle first. One statement (look)
 --           reads the settings and the first entry of each index; another leases the first requests
---           of the index on waiting requests. The first queue that is not plain, and all queues
---           after it, go to dequeue_carefully. So does a call with p_floor. While a load is in the
---           queue's lane, lease_from_lane leases the load's requests, and those of queue that come
---           before them. A claim returns a floor when it has stepped over many index entries of
---           finished requests, which vacuum cannot remove while an old snapshot is in use. Requests
+--           of the index on waiting requests, and a shorter one leases a single request. The first
+--           queue that is not plain, and all queues after it, go to dequeue_carefully. So does a
+--           call with p_floor. While a load is in the queue's lane, lease_from_lane leases the
+--           load's requests, and those of queue that come before them. A claim returns a floor when
+--           it has stepped over many index entries of finished requests, which vacuum cannot remove
+--           while an old snapshot is in use. If the look has, the careful way goes on at the
+--           request that it found (first_floor). Requests
 --           past the first p_slots (default: p_limit) are prefetched: they have not started. A token
 --           grows by a random number up to 2^32: after a failover or a restore, a claim that was
 --           lost and a new claim of the same id have different tokens.
