@@ -83,10 +83,19 @@ def test_a_worker_gives_up_what_a_crash_undid_long_before_its_renewal(
     server.ask("select rowlease.configure_queue('default', '{\"lease_seconds\": 3600}')")
     with closing(open_store(server.dsn)) as store, workers(server.dsn, tmp_path, count=1):
         until("the worker is there", lambda: server.ask("select from rowlease.worker"))
-        payload = '{"n": 1, "seconds": 3600}'
-        store.enqueue_many("default", [NewRequest(kind="answer", payload=payload)])
-        until("the request runs", lambda: row(server) == [("Processing", 1, 0)])
-        server.crash()
+
+        def crash_undoes_a_claim() -> bool:
+            """False if another transaction has written the claim to the disk in time."""
+            payload = '{"n": 1, "seconds": 3600}'
+            answer = store.enqueue_many("default", [NewRequest(kind="answer", payload=payload)])[0]
+            of_one = f"from rowlease.queue where request_id = {answer.request_id}"
+            claimed = f"select lock_token {of_one} and status = 'Processing'"
+            until("the request runs", lambda: server.ask(claimed))
+            claim = server.ask(claimed)
+            server.crash()
+            return server.ask(claimed) != claim
+
+        until("a crash undoes a claim", crash_undoes_a_claim)
         log = tmp_path / "worker 0"
         until("the worker gives it up", lambda: "lease lost" in log.read_text())
 

@@ -309,6 +309,18 @@ def test_leases_that_are_to_be_checked_are_renewed_at_once(
     assert len(store.calls) <= 1
 
 
+def test_a_check_that_fails_is_repeated(leases: Leases, store: Records) -> None:
+    leases.add([Lease(request(number), 0, None, claimed_at=now()) for number in (1, 2)])
+    leases.check(None)
+    store.error = StoreUnavailable()
+    leases.renew()
+    store.error = None
+    leases.renew()
+    assert [sorted(ids) for ids, _, _ in store.calls] == [[1, 2]] * 2
+    leases.renew()
+    assert len(store.calls) == 2
+
+
 def test_a_short_lease_is_checked_in_time(leases: Leases, store: Records) -> None:
     """With the real clock: a new lease of 0.3 s shortens a pause of one second."""
     renewed = threading.Event()

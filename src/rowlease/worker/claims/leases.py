@@ -305,6 +305,7 @@ class Leases:
                 if not self._retry_policy.tolerates(error):
                     raise
                 self._record_failure(error, asked_at)
+                self._named.extend(named)
                 return lost
             self._record_success()
         return lost
