@@ -16,10 +16,12 @@
 --           load's requests, and those of queue that come before them. A claim returns a floor when
 --           it has stepped over many index entries of finished requests, which vacuum cannot remove
 --           while an old snapshot is in use. If the look has, the careful way goes on at the
---           request that it found (first_floor). Requests
---           past the first p_slots (default: p_limit) are prefetched: they have not started. A token
---           grows by a random number up to 2^32: after a failover or a restore, a claim that was
---           lost and a new claim of the same id have different tokens.
+--           request that it found (first_floor). Locked rows keep their addresses (ctid), so the
+--           update finds them by these. It misses a row that another transaction changed between
+--           the snapshot and the lock; the next claim leases that row. Requests past the first
+--           p_slots (default: p_limit) are prefetched: they have not started. A token grows by a
+--           random number up to 2^32: after a failover or a restore, a claim that was lost and a
+--           new claim of the same id have different tokens.
 --           While a transaction that sends no notification is committing requests, wait_ms is at
 --           most 20 (next_commit).
 create or replace function rowlease.dequeue(
@@ -122,8 +124,8 @@ begin
     elsif v_left > 0 and v_look.first_priority is not null then
       return query
         with picked as materialized (
-          select p.request_id, row_number() over () as place
-            from (select q.request_id from rowlease.queue q
+          select p.tid, row_number() over () as place
+            from (select q.ctid as tid from rowlease.queue q
                    where q.queue_name = v_queue and q.status = 'Pending'
                      and not q.group_blocked and not q.returned
                      and q.priority <= v_look.max_priority and q.group_key is null
@@ -137,7 +139,7 @@ begin
                  lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
                  num_attempts = q.num_attempts + 1
             from picked p
-           where q.request_id = any(array[p.request_id])
+           where q.ctid = p.tid
           returning q.request_id, q.queue_name::text, q.kind::text, q.priority::integer,
                     q.requested_time, q.due_time, q.locked_time, q.lock_expires_time,
                     q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes,
