@@ -50,7 +50,8 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begi
                           rowlease.listen
    to rowlease_producer;
 
-grant execute on function rowlease.dequeue, rowlease.complete, rowlease.fail, rowlease.abandon, rowlease.snooze,
+grant execute on function rowlease.dequeue, rowlease.complete, rowlease.complete_and_enqueue, rowlease.fail,
+                          rowlease.abandon, rowlease.snooze,
                           rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain,
                           rowlease.finish_batches, rowlease.worker_heartbeat,
                           rowlease.remove_worker, rowlease.advance_ids, rowlease.depth, rowlease.listen,

@@ -39,6 +39,7 @@ grant execute on rowlease.end_run to rowlease_producer;
 
 grant execute on rowlease.dequeue to rowlease_worker;
 grant execute on rowlease.complete to rowlease_worker;
+grant execute on rowlease.complete_and_enqueue to rowlease_worker;
 grant execute on rowlease.fail to rowlease_worker;
 grant execute on rowlease.abandon to rowlease_worker;
 grant execute on rowlease.snooze to rowlease_worker;

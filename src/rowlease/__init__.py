@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rowlease.log_fields import RequestFields as RequestFields
     from rowlease.middleware import Middleware as Middleware
     from rowlease.middleware import add_middleware as add_middleware
+    from rowlease.tasks.chains import chain as chain
     from rowlease.tasks.codec import register_type as register_type
     from rowlease.tasks.requests import TaskRequest as TaskRequest
     from rowlease.tasks.requests import untyped_request as untyped_request
@@ -55,6 +56,7 @@ _NAMES = {
     "errors": "DeadLetter EnqueueUnknown LeaseLost NoResult QueueFull Retry RowleaseError Snooze",
     "log_fields": "RequestFields",
     "middleware": "Middleware add_middleware",
+    "tasks.chains": "chain",
     "tasks.codec": "register_type",
     "tasks.requests": "TaskRequest untyped_request",
     "tasks.task": "Task task",

@@ -11,6 +11,7 @@ from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.model import Held
 from rowlease.tasks import headers
+from rowlease.tasks.chains import successor_of
 from rowlease.tasks.task import encode_result
 
 
@@ -43,6 +44,8 @@ class AttemptedRequest(Protocol):
     def load_id(self) -> str | None: ...
     @property
     def headers(self) -> str | None: ...
+    @property
+    def payload(self) -> str | bytes: ...
 
 
 class CallerConnection(Protocol):
@@ -143,6 +146,8 @@ class Context:
         between this call and the commit. After the commit, the return value and exceptions of the
         task are ignored. After a rollback, they decide the outcome of the attempt, as usual.
 
+        In a chain, the same transaction enqueues the next link with this `result`.
+
         Args:
             connection: a connection to the database of the request, with the rights of
                 `rowlease_worker`. `Client.bind` and `AsyncClient.bind` list the libraries. With an
@@ -159,7 +164,8 @@ class Context:
         from rowlease.store.completion import complete
 
         text = encode_result(result, f"request {self.request_id}")
-        return complete(connection, Held(self.request_id, self.lock_token), text)
+        successor = successor_of(self._request.payload, self._request.headers, text)
+        return complete(connection, Held(self.request_id, self.lock_token), text, successor)
 
     @overload
     def snooze(self, connection: CallerConnection, after: timedelta, reason: str = "") -> None: ...

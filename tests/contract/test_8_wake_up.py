@@ -312,6 +312,17 @@ def test_an_insert_into_the_inbox_notifies_once(
     assert emitted() == ["default"]
 
 
+def test_a_successor_notifies_once(store: Session, emitted: Emitted) -> None:
+    store.configure_queue("other")
+    store.put()
+    held = store.claim()[0]
+    with closing(store.listen(["other"])) as listener:
+        listener.announce_idle(True)
+        emitted()
+        store.complete_and_enqueue(held, None, "other", NewRequest(kind="next"))
+        assert emitted() == ["other"]
+
+
 def test_a_load_notifies_once(store: Session, emitted: Emitted) -> None:
     run = store.staged("load", [{}] * 10)
     assert emitted() == []

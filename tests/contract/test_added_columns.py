@@ -139,6 +139,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "dequeue": dequeued,
     "exchange": exchanged,
     "complete": lambda s: s.complete([leased(s)]),
+    "complete_and_enqueue": lambda s: s.complete_and_enqueue(leased(s), None, "default", REQUEST),
     "fail": lambda s: s.fail([leased(s)], [Failure("x")]),
     "abandon": lambda s: s.abandon([leased(s)]),
     "snooze": lambda s: s.snooze([leased(s)], [timedelta(minutes=1)]),

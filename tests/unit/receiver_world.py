@@ -10,7 +10,7 @@ import pytest
 
 from rowlease.errors import InvalidRequest
 from rowlease.events import Event, Events
-from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
+from rowlease.model import Claim, Exchanged, LeasedRequest, NewRequest, Outcome
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker import call_retry_policy
 from rowlease.worker.attempt import Returned
@@ -27,10 +27,10 @@ UNKNOWN_KIND = "no task is named 'nobody'; the known tasks are: print"
 EMPTY = Claim([], more=False, wait=None, floor="f")
 
 
-def request(number: int, kind: str = "print") -> LeasedRequest:
+def request(number: int, kind: str = "print", payload: str = "{}") -> LeasedRequest:
     ends = AT + timedelta(seconds=30)
     return LeasedRequest(
-        *(number, "default", kind, 0, AT, AT, AT, ends, 1, 1, 5, 0, None, None), payload="{}"
+        *(number, "default", kind, 0, AT, AT, AT, ends, 1, 1, 5, 0, None, None), payload=payload
     )
 
 
@@ -116,6 +116,15 @@ class World:
         self.calls.append({"completed": [one.request_id for one in held]})
         self.refuse(results)
         return [Outcome.OK] * len(held)
+
+    def complete_and_enqueue(
+        self, held: LeasedRequest, result: str | None, queue: str, successor: NewRequest
+    ) -> Outcome:
+        self.calls.append({"completed": held.request_id, "successor": (queue, successor.payload)})
+        if self.error:
+            raise self.error
+        self.refuse([successor.payload])
+        return self.outcomes.get(held.request_id, Outcome.OK)
 
     def refuse(self, texts: Sequence[str | None]) -> None:
         if any(self.refuses(text) for text in texts):

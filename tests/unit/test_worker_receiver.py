@@ -407,6 +407,56 @@ def test_outcomes_not_refused_are_sent_again_after_an_outage(
     assert (world.exchanger.undelivered, world.exchanger.counts.finished) == (0, 4)
 
 
+CHAINED = '{"$next":{"kind":"print","payload":{},"queue":"web","result_as":"text"}}'
+
+
+def ended(*numbers: int, payload: str = CHAINED) -> list[Ended[Returned]]:
+    return [
+        Ended(Lease(request(number, payload=payload), 0, None, 0.0), Returned(str(number)), 0.1)
+        for number in numbers
+    ]
+
+
+def test_requests_with_a_successor_are_completed_one_by_one_and_others_together(
+    world: World,
+) -> None:
+    world.outcomes = {3: Outcome.REPEAT, 5: Outcome.LEASE_LOST}
+    plain = ended(2, payload="{}") + ended(4, payload='{"a":{"$next":1}}')
+    world.exchanger.deliver(Outcomes(ended(1) + plain + ended(3, 5)))
+    world.exchanger.exchange(0, 0)
+    assert world.calls[:3] == [
+        {"completed": number, "successor": ("web", f'{{"text":{number}}}')} for number in (1, 3, 5)
+    ]
+    assert [held.request_id for held, _ in world.calls[3]["completed"]] == [2, 4]
+    counts = world.exchanger.counts
+    assert (counts.finished, counts.lost, world.exchanger.undelivered) == (4, 1, 0)
+
+
+def test_a_successor_that_is_refused_fails_its_request_and_no_other(world: World) -> None:
+    world.refuses = lambda text: text == '{"text":2}'
+    wrong = ended(4, payload='{"$next":5}')
+    world.exchanger.deliver(Outcomes(ended(1, 2, 3) + wrong))
+    world.exchanger.exchange(0, 0)
+    failed = {held.request_id: failure.error for held, failure in world.calls[-1]["failed"]}
+    assert failed[2] == "the next link of the chain was refused: no such character"
+    assert failed[4].startswith("the next link of the chain was refused: the successor of")
+    assert len(failed) == 2
+    counts = world.exchanger.counts
+    assert (counts.finished, counts.failed, world.exchanger.undelivered) == (2, 2, 0)
+
+
+def test_requests_with_a_successor_are_sent_again_after_an_outage(world: World) -> None:
+    world.exchanger.deliver(Outcomes(ended(1, 2)))
+    world.error = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        world.exchanger.exchange(0, 0)
+    assert world.exchanger.undelivered == 2
+    world.error = None
+    world.exchanger.exchange(0, 0)
+    assert [call["completed"] for call in world.calls] == [1, 1, 2]
+    assert (world.exchanger.undelivered, world.exchanger.counts.finished) == (0, 2)
+
+
 def test_while_renewals_fail_nothing_is_claimed_and_outcomes_are_sent(
     world: World,
 ) -> None:

@@ -10,15 +10,17 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from rowlease.client.async_handle import AsyncBatch, AsyncHandle
+from rowlease.client.batch import Batch
+from rowlease.client.batch_reads import BatchReads
 from rowlease.client.call_threads import CallThreads
 from rowlease.client.client import Client
-from rowlease.client.enqueue_call import RETRY_FOR, EnqueueCall, Sending
+from rowlease.client.enqueue_call import RETRY_FOR, BatchCall, EnqueueCall, Sending
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found
 from rowlease.store import Store
 from rowlease.tasks.requests import CallOptions, Options, TaskRequest
-from rowlease.tasks.task import P, R, Task
+from rowlease.tasks.task import Link, P, R, Task
 
 T = TypeVar("T")
 Q = ParamSpec("Q")
@@ -35,6 +37,10 @@ class AsyncProducer(ABC):
     @abstractmethod
     async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
         """Enqueue all requests or none. The handles are in the order of the requests."""
+
+    @abstractmethod
+    async def _send_batch(self, call: BatchCall) -> AsyncBatch:
+        """Make all these calls or none."""
 
     async def enqueue(
         self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -58,10 +64,22 @@ class AsyncProducer(ABC):
         return handle
 
     async def enqueue_many(
-        self, requests: Iterable[TaskRequest[R]], /, **options: Unpack[CallOptions]
+        self, requests: Iterable[TaskRequest[R] | Link[R]], /, **options: Unpack[CallOptions]
     ) -> list[AsyncHandle[R]]:
         """Enqueue all of these requests or none; see `Client.enqueue_many`."""
         return await self._send(EnqueueCall.of_batch(requests, options))
+
+    async def enqueue_batch(
+        self,
+        requests: Iterable[TaskRequest[Any] | Link[Any]],
+        /,
+        *,
+        then: TaskRequest[Any] | Link[Any] | None = None,
+        batch_id: str | None = None,
+        receipt: str | None = None,
+    ) -> AsyncBatch:
+        """Enqueue a batch, all or none; see `Client.enqueue_batch`."""
+        return await self._send_batch(BatchCall(requests, then, batch_id, receipt))
 
 
 class AsyncBoundProducer(AsyncProducer):
@@ -79,11 +97,16 @@ class AsyncBoundProducer(AsyncProducer):
     async def _send(self, call: EnqueueCall[R]) -> list[AsyncHandle[R]]:
         receipt = call.receipt_in_transaction()
         with call.within_middleware():
-            answers = await self._store.enqueue_many_async(
-                self._connection, call.queue, call.batch, receipt_key=receipt, **call.batches
-            )
+            answers = await call.send_async(self._store, receipt, self._connection)
         handles = call.handles(answers, self._store)
         return [AsyncHandle.of(handle, self._threads) for handle in handles]
+
+    async def _send_batch(self, call: BatchCall) -> AsyncBatch:
+        with call.within_middleware():
+            for each, receipt in call.with_receipts(call.options["receipt"]):
+                await each.send_async(self._store, receipt, self._connection)
+        batch = Batch(call.batch_id, BatchReads(self._store))
+        return AsyncBatch(call.batch_id, batch, self._threads)
 
 
 class AsyncClient(AsyncProducer):
@@ -209,3 +232,9 @@ class AsyncClient(AsyncProducer):
         with call.within_middleware():
             answers = await Sending(store, call, self._retry_for).send_in(threads)
         return [AsyncHandle.of(handle, threads) for handle in call.handles(answers, store)]
+
+    async def _send_batch(self, call: BatchCall) -> AsyncBatch:
+        client, threads = self._opened
+        with call.within_middleware():
+            await Sending(client.store, call, self._retry_for).send_in(threads)
+        return self.batch(call.batch_id)

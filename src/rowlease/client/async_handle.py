@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -12,6 +13,7 @@ from rowlease.client.call_threads import CallThreads
 from rowlease.client.handle import Handle
 from rowlease.model import BatchState, Outcome, Request
 from rowlease.tasks.requests import R_co
+from rowlease.tasks.task import R, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,13 @@ class AsyncBatch:
     async def read(self) -> BatchState | None:
         """See `Batch.read`."""
         return await self._threads.call(self._batch.read)
+
+    async def results(self, task: Task[..., R]) -> AsyncIterator[R]:
+        """See `Batch.results`. Iterate with `async for`."""
+        pages = self._batch.pages(task)
+        while (page := await self._threads.call(next, pages, None)) is not None:
+            for result in page:
+                yield result
 
     async def wait(self, timeout: timedelta | None = None) -> BatchState:  # noqa: ASYNC109
         """See `Batch.wait`. Waiting does not occupy a thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
@@ -12,6 +13,10 @@ from rowlease.client.call_threads import CallThreads
 from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, BatchState, check_type
+from rowlease.tasks.task import R, Task
+
+#: The maximum number of requests in a page of results. Each has its payload, of up to 1 MiB.
+RESULTS_PER_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,34 @@ class Batch:
         """The counts of the batch; None if there is no such batch."""
         found = self._reads.store.list_batches(self.batch_id)
         return found[0] if found else None
+
+    def results(self, task: Task[..., R]) -> Iterator[R]:
+        """The results of the complete requests of this task, the newest request first.
+
+        They are read in pages while you iterate. A call reads the history down to the oldest
+        request of the batch. It needs no finished batch: requests that are complete are read.
+
+        Raises:
+            WrongArguments: a result does not fit the task's return annotation.
+            StoreError: the database cannot be reached, or refuses access (AccessDenied).
+        """
+        for page in self.pages(task):
+            yield from page
+
+    def pages(self, task: Task[..., R]) -> Iterator[list[R]]:
+        """The same as `results`, in pages."""
+        found = self.read()
+        left = found.num_complete if found else 0
+        after: int | None = None
+        while left > 0:
+            page = self._reads.store.find_requests(
+                limit=RESULTS_PER_PAGE, after=after, load_id=self.batch_id, status="Complete"
+            )
+            left -= len(page.requests)
+            mine = [one for one in page.requests if one.kind == task.name]
+            yield [task.parameters.result(one.result) for one in mine]
+            if (after := page.after) is None:
+                return
 
     def wait(self, timeout: timedelta | None = None) -> BatchState:
         """Wait until the batch is finished: none of its requests waits or runs.

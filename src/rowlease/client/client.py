@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack, overload
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.client.database import connect
-from rowlease.client.enqueue_call import RETRY_FOR, EnqueueCall, Sending
+from rowlease.client.enqueue_call import RETRY_FOR, BatchCall, EnqueueCall, Sending
 from rowlease.client.find_requests import find
 from rowlease.client.handle import Handle
 from rowlease.client.operations import Requests
@@ -22,7 +22,7 @@ from rowlease.filters.filter import Filter
 from rowlease.model import Found, check_type
 from rowlease.store import Store
 from rowlease.tasks.requests import CallOptions, Options, TaskRequest, decode_plain
-from rowlease.tasks.task import P, R, Task
+from rowlease.tasks.task import Link, P, R, Task
 
 
 class Producer(ABC):
@@ -36,6 +36,10 @@ class Producer(ABC):
     @abstractmethod
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
         """Enqueue all requests or none. The handles are in the order of the requests."""
+
+    @abstractmethod
+    def _send_batch(self, call: BatchCall) -> Batch:
+        """Make all these calls or none."""
 
     def enqueue(self, task: Task[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue one request to call the task with these arguments.
@@ -81,7 +85,7 @@ class Producer(ABC):
         return handle
 
     def enqueue_many(
-        self, requests: Iterable[TaskRequest[R]], /, **options: Unpack[CallOptions]
+        self, requests: Iterable[TaskRequest[R] | Link[R]], /, **options: Unpack[CallOptions]
     ) -> list[Handle[R]]:
         """Enqueue all of these requests or none.
 
@@ -100,6 +104,37 @@ class Producer(ABC):
         """
         return self._send(EnqueueCall.of_batch(requests, options))
 
+    def enqueue_batch(
+        self,
+        requests: Iterable[TaskRequest[Any] | Link[Any]],
+        /,
+        *,
+        then: TaskRequest[Any] | Link[Any] | None = None,
+        batch_id: str | None = None,
+        receipt: str | None = None,
+    ) -> Batch:
+        """Enqueue a batch and, if `then` is given, the request that waits for its end.
+
+        All of them are enqueued, or none, in one transaction. The requests may be for several
+        queues.
+
+            batch = client.enqueue_batch([shrink.s(image) for image in images], then=report.s())
+
+        Args:
+            requests: the members of the batch: requests or chains. The links of a chain all belong
+                to the batch, so it is finished when they are.
+            then: the request that becomes due when the batch is finished.
+            batch_id: the id of the batch; None means a new random one.
+            receipt: the same as in `CallOptions`.
+
+        Returns:
+            The batch.
+
+        Raises:
+            RowleaseError: the errors of `enqueue`.
+        """
+        return self._send_batch(BatchCall(requests, then, batch_id, receipt))
+
 
 class BoundProducer(Producer):
     """Puts requests into queues as part of your transaction; made by `Client.bind`."""
@@ -115,14 +150,14 @@ class BoundProducer(Producer):
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:
         receipt = call.receipt_in_transaction()
         with call.within_middleware():
-            answers = self._store.enqueue_many(
-                call.queue,
-                call.batch,
-                receipt_key=receipt,
-                connection=self._connection,
-                **call.batches,
-            )
+            answers = call.send(self._store, receipt, connection=self._connection)
         return call.handles(answers, self._store)
+
+    def _send_batch(self, call: BatchCall) -> Batch:
+        with call.within_middleware():
+            for each, receipt in call.with_receipts(call.options["receipt"]):
+                each.send(self._store, receipt, connection=self._connection)
+        return Batch(call.batch_id, BatchReads(self._store))
 
 
 class Client(Producer):
@@ -278,3 +313,8 @@ class Client(Producer):
         with call.within_middleware():
             answers = Sending(store, call, self._retry_for).send()
         return call.handles(answers, store)
+
+    def _send_batch(self, call: BatchCall) -> Batch:
+        with call.within_middleware():
+            Sending(self.store, call, self._retry_for).send()
+        return self.batch(call.batch_id)

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import NoneType
@@ -27,6 +27,7 @@ from rowlease.middleware import NewRequestHeaders
 from rowlease.model import DURATION, Enqueued, NewRequest, Outcome, check_type, short_repr
 from rowlease.store import Store
 from rowlease.tasks import headers
+from rowlease.tasks.chains import request_of
 from rowlease.tasks.requests import (
     CALL_OPTIONS,
     DEFAULT_QUEUE,
@@ -36,7 +37,7 @@ from rowlease.tasks.requests import (
     check_names,
     untyped_request,
 )
-from rowlease.tasks.task import R, Task
+from rowlease.tasks.task import Link, R, Task
 
 #: The default time for which a call is repeated after transient errors. Most failovers are shorter.
 RETRY_FOR = timedelta(seconds=30)
@@ -110,7 +111,9 @@ class EnqueueCall(Generic[R]):
         return cls([untyped_request(kind, payload, **given)], options)
 
     @classmethod
-    def of_batch(cls, requests: Iterable[TaskRequest[R]], options: CallOptions) -> EnqueueCall[R]:
+    def of_batch(
+        cls, requests: Iterable[TaskRequest[R] | Link[R]], options: CallOptions
+    ) -> EnqueueCall[R]:
         """The call for these requests."""
         return cls(_batch(requests), check_names(options, CALL_OPTIONS))
 
@@ -130,6 +133,34 @@ class EnqueueCall(Generic[R]):
                 for new, changed in zip(self.batch, outgoing, strict=True)
             ]
             yield
+
+    def send(
+        self,
+        store: Store,
+        receipt: str | None,
+        *,
+        connection: Any = None,
+        wait: timedelta | None = None,
+        waiter_id: int | None = None,
+    ) -> list[Enqueued]:
+        """Enqueue the requests with one call of the store."""
+        return store.enqueue_many(
+            self.queue,
+            self.batch,
+            receipt_key=receipt,
+            connection=connection,
+            wait=wait,
+            waiter_id=waiter_id,
+            **self.batches,
+        )
+
+    async def send_async(
+        self, store: Store, receipt: str | None, connection: Any
+    ) -> list[Enqueued]:
+        """The same as `send`, in the transaction of an asyncio connection."""
+        return await store.enqueue_many_async(
+            connection, self.queue, self.batch, receipt_key=receipt, **self.batches
+        )
 
     def receipt_in_transaction(self) -> str | None:
         """The receipt, for a call in the caller's transaction.
@@ -162,6 +193,65 @@ class EnqueueCall(Generic[R]):
         ]
 
 
+class BatchCall:
+    """The calls that enqueue a batch: one for each queue, and one for the request that follows.
+
+    Attributes:
+        batch_id: the id of the batch.
+        calls: the calls. All of them take effect, or none.
+        queue, options: of the first call.
+
+    Raises:
+        InvalidRequest: a request is not a request, or an id is wrong.
+    """
+
+    def __init__(
+        self,
+        requests: Iterable[TaskRequest[Any] | Link[Any]],
+        then: TaskRequest[Any] | Link[Any] | None,
+        batch_id: str | None,
+        receipt: str | None,
+    ) -> None:
+        self.batch_id = batch_id or uuid.uuid4().hex
+        by_queue: dict[str, list[TaskRequest[Any]]] = {}
+        for each in _batch(requests):
+            by_queue.setdefault(each.queue, []).append(each)
+        # All batches take the locks of full queues in one order.
+        members = [requests for _, requests in sorted(by_queue.items())] or [[]]
+        self.options: CallOptions = {"receipt": receipt, "batch_id": self.batch_id}
+        self.calls = [EnqueueCall(each, self.options) for each in members]
+        self.queue = self.calls[0].queue
+        if then is not None:
+            self.calls.append(EnqueueCall([request_of(then)], {"after": self.batch_id}))
+
+    @contextmanager
+    def within_middleware(self) -> Iterator[None]:
+        """The context of all middleware, for each call."""
+        with ExitStack() as stack:
+            for call in self.calls:
+                stack.enter_context(call.within_middleware())
+            yield
+
+    def with_receipts(self, receipt: str | None) -> list[tuple[EnqueueCall[Any], str | None]]:
+        """The calls, each with its own receipt."""
+        return [
+            (call, receipt and uuid.uuid5(uuid.NAMESPACE_OID, f"{receipt} {place}").hex)
+            for place, call in enumerate(self.calls)
+        ]
+
+    def send(self, store: Store, receipt: str | None) -> list[Enqueued]:
+        """Make the calls in one transaction."""
+
+        def work(connection: Any) -> list[Enqueued]:
+            return [
+                answer
+                for call, own in self.with_receipts(receipt)
+                for answer in call.send(store, own, connection=connection)
+            ]
+
+        return store.in_transaction(work)
+
+
 class Sending:
     """One enqueue call, in transactions of its own. All requests are enqueued, or none.
 
@@ -175,7 +265,9 @@ class Sending:
         The errors of `Client.enqueue`.
     """
 
-    def __init__(self, store: Store, call: EnqueueCall[Any], retry_for: timedelta) -> None:
+    def __init__(
+        self, store: Store, call: EnqueueCall[Any] | BatchCall, retry_for: timedelta
+    ) -> None:
         self._store = store
         self._call = call
         self._receipt = call.options.get("receipt") or uuid.uuid4().hex
@@ -241,14 +333,9 @@ class Sending:
         store = self._store
         if self._retry_for:
             store = store.within(timedelta(seconds=min(left, self._retry_for * SHARE_OF_A_TRY)))
-        return store.enqueue_many(
-            self._call.queue,
-            self._call.batch,
-            receipt_key=self._receipt,
-            wait=wait,
-            waiter_id=waiter_id,
-            **self._call.batches,
-        )
+        if isinstance(self._call, BatchCall):
+            return self._call.send(store, self._receipt)
+        return self._call.send(store, self._receipt, wait=wait, waiter_id=waiter_id)
 
     def _pause_after(self, error: RowleaseError, ends: float) -> float:
         """The seconds until the next try. Raises an error unless there is one."""
@@ -291,15 +378,15 @@ def _check_id(name: str, given: Any) -> None:
         )
 
 
-def _batch(requests: Iterable[TaskRequest[R]]) -> list[TaskRequest[R]]:
+def _batch(requests: Iterable[TaskRequest[R] | Link[R]]) -> list[TaskRequest[R]]:
     advice = "give the results of task.request(...) or rowlease.untyped_request(...)"
     if isinstance(requests, str | bytes | Mapping) or not isinstance(requests, Iterable):
         raise InvalidRequest(f"requests is {short_repr(requests)}; it must be a list; {advice}")
     batch = list(requests)
     for place, one in enumerate(batch):
-        if not isinstance(one, TaskRequest):
+        if not isinstance(one, TaskRequest | Link):
             raise InvalidRequest(f"requests[{place}] is {short_repr(one)}; {advice}")
-    return batch
+    return [request_of(one) for one in batch]
 
 
 def _advice(task: object) -> str:

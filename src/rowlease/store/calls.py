@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, overload
 
 from rowlease.errors import SchemaMismatch
-from rowlease.model import Failure, Outcome
+from rowlease.model import Failure, NewRequest, Outcome
 from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
 from rowlease.store.shared_listener import SharedListener
@@ -23,6 +23,7 @@ OUTCOMES = {each.value: each for each in Outcome}
 #: The columns that most routines return.
 OUTCOME_COLUMNS = ("request_id", "outcome")
 
+T = TypeVar("T")
 V = TypeVar("V", bound=NamedTuple)
 
 
@@ -114,6 +115,14 @@ class Calls(ABC):
         """Listen for notifications of these queues, on a separate connection."""
 
     @abstractmethod
+    def in_transaction(self, work: Callable[[Any], T]) -> T:
+        """Make several calls in one transaction, which is rolled back if one raises an exception.
+
+        Args:
+            work: a function of a connection, which it gives to each call.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Close every connection. The store cannot be used afterwards."""
 
@@ -191,6 +200,22 @@ def details_of(failures: Sequence[Failure]) -> dict[str, list[str | None] | None
         return {"p_error_types": None, "p_tracebacks": None}
     types, tracebacks = zip(*details, strict=True)
     return {"p_error_types": list(types), "p_tracebacks": list(tracebacks)}
+
+
+def values_of(request: NewRequest) -> dict[str, Any]:
+    """A request as arguments of a routine that enqueues one."""
+    return {
+        "p_kind": request.kind,
+        "p_payload": request.payload,
+        "p_priority": request.priority,
+        "p_delay_ms": to_milliseconds(request.delay),
+        "p_due_time": request.due_time,
+        "p_dedup_key": request.dedup_key,
+        "p_group_key": request.group_key,
+        "p_max_attempts": request.max_attempts,
+        "p_retry_base_ms": to_milliseconds(request.retry_base),
+        "p_headers": request.headers,
+    }
 
 
 def outcomes_of(rows: list[Any]) -> list[Outcome]:

@@ -10,9 +10,10 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
-from rowlease.model import Held
+from rowlease.model import Held, NewRequest
 from rowlease.store.calls import replace_unstorable, to_milliseconds
 from rowlease.store.engine import engine_of_connection
+from rowlease.store.finish import completing, leases
 from rowlease.store.transaction import (
     OutcomeReport,
     is_for_asyncio,
@@ -21,30 +22,36 @@ from rowlease.store.transaction import (
 )
 
 
-def complete(connection: Any, held: Held, result: str | None) -> Coroutine[Any, Any, None] | None:
+def complete(
+    connection: Any, held: Held, result: str | None, successor: tuple[str, NewRequest] | None
+) -> Coroutine[Any, Any, None] | None:
     """Complete a request. On an asyncio connection, the return value must be awaited.
 
     Args:
         connection: a connection that `Client.bind` or `AsyncClient.bind` accepts.
         held: the request.
         result: the result of the task as JSON text, or None.
+        successor: the queue and the request to enqueue in the same transaction.
 
     Raises:
         LeaseLost: the outcome is not `ok`.
         ConfigError: `bind` would not accept the connection, or it is in autocommit mode.
         Exception: any exception of the connection's library.
     """
-    return _report(connection, OutcomeReport("complete", held, {"p_results": [result]}))
+    if successor is not None:
+        arguments = completing(held, result, *successor)
+        return _report(connection, OutcomeReport("complete_and_enqueue", held, arguments))
+    return _report(
+        connection, OutcomeReport("complete", held, {**leases([held]), "p_results": [result]})
+    )
 
 
 def snooze(
     connection: Any, held: Held, after: timedelta, reason: str
 ) -> Coroutine[Any, Any, None] | None:
     """Snooze a request. The same as `complete` in everything else."""
-    delays, reasons = [to_milliseconds(after)], [replace_unstorable(reason)]
-    return _report(
-        connection, OutcomeReport("snooze", held, {"p_delays_ms": delays, "p_reasons": reasons})
-    )
+    waits = {"p_delays_ms": [to_milliseconds(after)], "p_reasons": [replace_unstorable(reason)]}
+    return _report(connection, OutcomeReport("snooze", held, {**leases([held]), **waits}))
 
 
 def _report(connection: Any, report: OutcomeReport) -> Coroutine[Any, Any, None] | None:

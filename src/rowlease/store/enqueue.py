@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlease.errors import QueueFull
 from rowlease.model import Enqueued, NewRequest, Outcome
-from rowlease.store.calls import OUTCOMES, Calls, to_milliseconds
+from rowlease.store.calls import OUTCOMES, Calls, to_milliseconds, values_of
 
 #: The columns that `enqueue` and `enqueue_many` return.
 ENQUEUED_COLUMNS = ("request_id", "outcome", "requested_us")
@@ -81,7 +81,7 @@ def _call_of(
     The driver needs less time for a call with fewer arguments.
     """
     if len(requests) == 1 and (waiter_id, batch_id, after) == (None, None, None):
-        routine, values = "enqueue", _values(requests[0])
+        routine, values = "enqueue", values_of(requests[0])
     else:
         routine, values = "enqueue_many", _columns(requests)
     values |= {
@@ -94,22 +94,6 @@ def _call_of(
         "p_after": after,
     }
     return routine, {name: value for name, value in values.items() if value is not None}
-
-
-def _values(request: NewRequest) -> dict[str, Any]:
-    """A request as arguments of `enqueue`."""
-    return {
-        "p_kind": request.kind,
-        "p_payload": request.payload,
-        "p_priority": request.priority,
-        "p_delay_ms": to_milliseconds(request.delay),
-        "p_due_time": request.due_time,
-        "p_dedup_key": request.dedup_key,
-        "p_group_key": request.group_key,
-        "p_max_attempts": request.max_attempts,
-        "p_retry_base_ms": to_milliseconds(request.retry_base),
-        "p_headers": request.headers,
-    }
 
 
 def _columns(requests: Sequence[NewRequest]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from rowlease.model import Failure, Held, LeasedRequest, Outcome, Renewal
+from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome, Renewal
 from rowlease.store.calls import (
     OUTCOME_COLUMNS,
     OUTCOMES,
@@ -15,6 +15,7 @@ from rowlease.store.calls import (
     outcomes_of,
     replace_unstorable,
     to_milliseconds,
+    values_of,
 )
 from rowlease.store.transaction import refuse_autocommit, refuse_unless_ok
 
@@ -47,13 +48,25 @@ class FinishCalls(Calls):
                 OUTCOME_COLUMNS,
                 "complete",
                 connection,
-                **_leases(held),
+                **leases(held),
                 p_results=None if results is None else list(results),
             )
         )
         if connection is not None:
             refuse_unless_ok(held, outcomes)
         return outcomes
+
+    def complete_and_enqueue(
+        self, held: Held | LeasedRequest, result: str | None, queue: str, successor: NewRequest
+    ) -> Outcome:
+        """Finish a request and enqueue its successor, both or neither.
+
+        The successor belongs to the batch of the request. If the outcome is not `ok`, nothing is
+        enqueued.
+        """
+        arguments = completing(held, result, queue, successor)
+        (outcome,) = outcomes_of(self._rows(OUTCOME_COLUMNS, "complete_and_enqueue", **arguments))
+        return outcome
 
     def fail(
         self, held: Sequence[Held | LeasedRequest], failures: Sequence[Failure]
@@ -62,7 +75,7 @@ class FinishCalls(Calls):
         rows = self._rows(
             (*OUTCOME_COLUMNS, "dead"),
             "fail",
-            **_leases(held),
+            **leases(held),
             p_errors=[replace_unstorable(f.error) for f in failures],
             p_retries_ms=[to_milliseconds(f.after) for f in failures],
             p_dead=[f.dead for f in failures],
@@ -72,7 +85,7 @@ class FinishCalls(Calls):
 
     def abandon(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
         """Give leases up, so that the requests wait again. No attempt is counted."""
-        return outcomes_of(self._rows(OUTCOME_COLUMNS, "abandon", **_leases(held)))
+        return outcomes_of(self._rows(OUTCOME_COLUMNS, "abandon", **leases(held)))
 
     def snooze(
         self,
@@ -85,7 +98,7 @@ class FinishCalls(Calls):
             self._rows(
                 OUTCOME_COLUMNS,
                 "snooze",
-                **_leases(held),
+                **leases(held),
                 p_delays_ms=[to_milliseconds(delay) for delay in delays],
                 p_reasons=None
                 if reasons is None
@@ -109,7 +122,7 @@ class FinishCalls(Calls):
         rows = self._rows(
             (*OUTCOME_COLUMNS, "dead"),
             "decline",
-            **_leases(held),
+            **leases(held),
             p_errors=[replace_unstorable(error) for error in errors],
         )
         return [OUTCOMES[outcome] for _, outcome, _ in rows], [bool(dead) for *_, dead in rows]
@@ -127,7 +140,7 @@ class FinishCalls(Calls):
             "disown",
             p_worker_id=worker_id,
             p_queue_names=list(queues),
-            **_leases(held),
+            **leases(held),
         )
         return [(request_id, OUTCOMES[outcome]) for request_id, outcome in rows]
 
@@ -142,7 +155,7 @@ class FinishCalls(Calls):
         rows = self._rows(
             Renewal._fields,
             "renew",
-            **_leases(held),
+            **leases(held),
             p_lease_ms=to_milliseconds(lease),
             p_started=None if started is None else list(started),
         )
@@ -167,7 +180,21 @@ class FinishCalls(Calls):
         return int(kept)
 
 
-def _leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
+def completing(
+    held: Held | LeasedRequest, result: str | None, queue: str, successor: NewRequest
+) -> dict[str, Any]:
+    """The arguments of `complete_and_enqueue` that are not null."""
+    arguments = {
+        "p_request_id": held.request_id,
+        "p_lock_token": held.lock_token,
+        "p_result": result,
+        "p_queue_name": queue,
+        **values_of(successor),
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
     """The parameters that identify leases."""
     return {
         "p_request_ids": [h.request_id for h in held],

@@ -19,17 +19,12 @@ class OutcomeReport(NamedTuple):
     Attributes:
         routine: the routine that reports it.
         held: the lease.
-        arguments: the arguments of the routine, without ids and tokens.
+        arguments: the arguments of the routine.
     """
 
     routine: str
     held: Held
-    arguments: dict[str, list[Any]]
-
-    def given(self) -> dict[str, list[Any]]:
-        """All arguments of the routine."""
-        ids, tokens = [self.held.request_id], [self.held.lock_token]
-        return {"p_request_ids": ids, "p_lock_tokens": tokens, **self.arguments}
+    arguments: dict[str, Any]
 
 
 def is_for_asyncio(connection: Any) -> bool:

@@ -26,6 +26,8 @@ _any = codec.decoder_of(Any)
 _version = codec.decoder_of(int)
 #: The key of a payload that holds the payload version.
 VERSION_KEY = "$version"
+#: The key of a payload that holds the successor of the request; see `rowlease.tasks.chains`.
+NEXT_KEY = "$next"
 #: The delay before a request is tried again if its payload is too new for this worker. A newer
 #: worker may claim the request then.
 NEWER_AFTER = timedelta(seconds=10)
@@ -79,21 +81,28 @@ class Parameters(Signature):
             WrongArguments: the arguments do not fit the function's parameters or their annotations.
             ConfigError: an annotation cannot be read.
         """
-        named = dict(kwargs)
-        try:
-            if self._signature is not None:
-                self._signature.bind(*args, **kwargs)
-            if args:
-                named = self._named(args, kwargs)
-            if self._version > 1:
-                named = {VERSION_KEY: self._version, **named}
-            payload = codec.encode(named)
-        except TypeError as error:
-            raise self._misfit(error) from error
-        except ValueError as error:
-            raise WrongArguments(f"the payload {error}") from error
+        payload = self._encode(self._arguments_by_name(args, kwargs))
         self.arguments(payload)  # check that the worker will be able to decode the payload
         return payload
+
+    def payload_without_first(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[str, str]:
+        """The payload for these arguments and a first one that is not known yet.
+
+        Returns:
+            The payload without the first argument, and the name of that argument.
+
+        Raises: the same as `payload`.
+        """
+        named = self._arguments_by_name((None, *args), kwargs)
+        first = next(iter(named))
+        del named[first]
+        payload = self._encode(named)
+        for name, raw in _object(payload).items():
+            if name != VERSION_KEY:
+                self._value(name, raw)
+        return payload, first
 
     def schedule_payload(self) -> str:
         """The payload for a schedule of this function.
@@ -101,10 +110,8 @@ class Parameters(Signature):
         If the function has the parameter `scheduled_time`, the payload has a placeholder for the
         time of the firing.
         """
-        named: dict[str, Any] = {} if self._version == 1 else {VERSION_KEY: self._version}
-        if takes_time(self._function):
-            named["scheduled_time"] = SCHEDULED_TIME
-        return codec.encode(named)
+        takes = takes_time(self._function)
+        return self._encode({"scheduled_time": SCHEDULED_TIME} if takes else {})
 
     def arguments(self, payload: str) -> Arguments:
         """The arguments for a call of the function, each converted to its annotated type.
@@ -138,7 +145,28 @@ class Parameters(Signature):
         except msgspec.DecodeError as error:
             raise WrongArguments(f"the result does not fit {self._whose}: {error}") from error
 
+    def _encode(self, named: dict[str, Any]) -> str:
+        """The payload for these arguments."""
+        try:
+            return codec.encode(
+                {VERSION_KEY: self._version, **named} if self._version > 1 else named
+            )
+        except ValueError as error:
+            raise WrongArguments(f"the payload {error}") from error
+
+    def _arguments_by_name(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """These arguments by name, if they fit the parameters."""
+        try:
+            if self._signature is not None:
+                self._signature.bind(*args, **kwargs)
+            return self._named(args, kwargs) if args else dict(kwargs)
+        except TypeError as error:
+            raise self._misfit(error) from error
+
     def _by_name(self, given: dict[str, msgspec.Raw]) -> Arguments:
+        given.pop(NEXT_KEY, None)
         if self._version > 1 or VERSION_KEY in given:
             given = self._migrated(given)
         if self._signature is None:

@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,6 +38,7 @@ from rowlease.tasks.settings import Exceptions, TaskKeywords, TaskSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 #: The maximum number of tasks that an error message lists.
 MAX_LISTED_TASKS = 20
@@ -116,20 +118,32 @@ class Task(TaskSettings, Generic[P, R]):
                 `batch_id` and `after` belong to the call: give them to `enqueue_many`.
             ConfigError: an annotation of the task cannot be read.
         """
-        if of_call := CALL_OPTIONS & self.options.keys():
-            raise InvalidRequest(
-                f"{min(of_call)} is an option of a call, not of a request; give it to enqueue_many"
-            )
-        return self.for_call(args, kwargs)
+        return self._request(self._payload(self.parameters.payload, args, kwargs), of_call=False)
+
+    def s(self, *args: Any, **kwargs: Any) -> Link[R]:
+        """A link of a chain, or a member of a batch: this task with these arguments.
+
+        In `chain(shrink.s("a.png"), publish.s(width=200))`, the result of `shrink` becomes the
+        first argument of `publish`. For a link that does not take the result of the link before
+        it, use `request`, which takes all arguments.
+        """
+        return Link(self, args, kwargs)
 
     def for_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskRequest[R]:
         """A request with these arguments. The options may have those of a call."""
-        given: dict[str, Any] = dict(self.options)
-        for name in ("queue", "priority", "max_attempts", "retry_base"):
-            if given.get(name) is None:
-                given[name] = getattr(self, name)
+        return self._request(self._payload(self.parameters.payload, args, kwargs), of_call=True)
+
+    def without_first(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[TaskRequest[R], str]:
+        """A request that lacks its first argument, and the name of that argument."""
+        build = self.parameters.payload_without_first
+        payload, first = self._payload(build, args, kwargs)
+        return self._request(payload, of_call=False), first
+
+    def _payload(self, build: Callable[..., T], args: Any, kwargs: dict[str, Any]) -> T:
         try:
-            payload = self.parameters.payload(args, kwargs)
+            return build(args, kwargs)
         except WrongArguments as error:
             options = [
                 one for one in kwargs if one in REQUEST_OPTIONS and not self.parameters.takes(one)
@@ -138,6 +152,16 @@ class Task(TaskSettings, Generic[P, R]):
                 raise
             advice = f"an option is set by with_options({'=…, '.join(options)}=…)"
             raise WrongArguments(f"{error}; {advice}") from error
+
+    def _request(self, payload: str, *, of_call: bool) -> TaskRequest[R]:
+        if not of_call and (wrong := CALL_OPTIONS & self.options.keys()):
+            raise InvalidRequest(
+                f"{min(wrong)} is an option of a call, not of a request; give it to enqueue_many"
+            )
+        given: dict[str, Any] = dict(self.options)
+        for name in ("queue", "priority", "max_attempts", "retry_base"):
+            if given.get(name) is None:
+                given[name] = getattr(self, name)
         return make_request(self.name, payload, self.parameters.result, cast("Options", given))
 
     def run(self, payload: str) -> str | None:
@@ -186,6 +210,26 @@ class Task(TaskSettings, Generic[P, R]):
                 f"task {self.name}: {setting} has {wrong[0]!r}, which is not an exception class"
             )
         return classes
+
+
+@dataclass(frozen=True, slots=True)
+class Link(Generic[R]):
+    """A task with its arguments; made by `Task.s`.
+
+    In a chain, all but the first link get the result of the link before as their first argument.
+    """
+
+    task: Task[..., R]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def request(self) -> TaskRequest[R]:
+        """The request for a link that has all its arguments."""
+        return self.task.request(*self.args, **self.kwargs)
+
+    def request_without_result(self) -> tuple[TaskRequest[R], str]:
+        """The request for a link that follows another one, and the name of its first argument."""
+        return self.task.without_first(self.args, self.kwargs)
 
 
 def check_function(function: Callable[..., Any], name: str | None) -> None:

@@ -14,6 +14,7 @@ from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTas
 from rowlease.events import Events
 from rowlease.middleware import around_run
 from rowlease.model import Failure, LeasedRequest, Outcome
+from rowlease.tasks.chains import successor_of
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.tasks.task import Task
 from rowlease.testing.where import Where, store_of
@@ -168,8 +169,15 @@ class _Draining:
             return
         finally:
             running.reset(token)
-        (outcome,) = self._store.complete([leased], results)
+        outcome = self._complete(leased, results[0])
         self.done.append(Ran(leased, task.parameters.result(results[0]), None, outcome))
+
+    def _complete(self, leased: LeasedRequest, result: str | None) -> Outcome:
+        successor = successor_of(leased.payload, leased.headers, result)
+        if successor is not None:
+            return self._store.complete_and_enqueue(leased, result, *successor)
+        (outcome,) = self._store.complete([leased], [result])
+        return outcome
 
     def _next(self) -> LeasedRequest | None:
         while True:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from rowlease.errors import InvalidRequest, StoreConflict, StoreError
+from rowlease.errors import InvalidRequest, RowleaseError, StoreConflict, StoreError
 from rowlease.store import deadlines
 from rowlease.store.calls import to_milliseconds
 from rowlease.store.dsn import redact
@@ -45,6 +45,8 @@ from rowlease.store.postgresql.transaction import (
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
+
+T = TypeVar("T")
 
 #: Added to a statement that is a transaction of its own.
 ASYNCHRONOUS_COMMIT = ", (select set_config('synchronous_commit', 'off', true)) as setting"
@@ -123,6 +125,10 @@ class PostgresStore(Store):
                     raise
         raise AssertionError("unreachable")
 
+    def in_transaction(self, work: Callable[[Any], T]) -> T:
+        with self.connection(self._time_for("enqueue_many")) as own, own.transaction():
+            return work(own)
+
     async def _call_async(
         self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
     ) -> list[Any]:
@@ -194,8 +200,8 @@ class PostgresStore(Store):
             # After an ERROR, the call was rolled back. If the session ended, the call may have been
             # committed.
             self._raise(error, maybe_done=not _is_idle(own))
-        except UnicodeEncodeError:
-            is_sound = _is_idle(own)  # nothing was sent
+        except (UnicodeEncodeError, RowleaseError):
+            is_sound = _is_idle(own)  # nothing was sent, or it was rolled back
             raise
         finally:
             self._pool.give_back(own, is_sound=is_sound)

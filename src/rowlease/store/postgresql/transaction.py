@@ -6,6 +6,7 @@ Connections are recognised by their attributes, so that no library is imported t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import psycopg
@@ -13,6 +14,7 @@ from psycopg.rows import tuple_row
 
 from rowlease.errors import ConfigError
 from rowlease.store.postgresql.literals import LITERALS, text_array
+from rowlease.store.routines import packaged_folder, read_routine
 from rowlease.store.transaction import OutcomeReport, is_for_asyncio
 
 #: The kinds of connections, for errors.
@@ -25,8 +27,6 @@ ASYNC_KINDS = (
     "connection must be an AsyncConnection of psycopg, a Connection of asyncpg, or an "
     "AsyncConnection or AsyncSession of SQLAlchemy"
 )
-#: The parameters of reports that are strings. The others are numbers.
-STRING_PARAMETERS = {"p_results": "text[]", "p_reasons": "text[]"}
 
 
 class RoutineCall(NamedTuple):
@@ -137,10 +137,18 @@ def outcome_of(connection: Any, report: OutcomeReport) -> str:
 
 def reporting(report: OutcomeReport) -> RoutineCall:
     """The call of a routine that reports an outcome and returns the database's answer."""
-    given = report.given()
-    types = {name: STRING_PARAMETERS.get(name, "bigint[]") for name in given}
-    arguments = {name: LITERALS[types[name]](value) for name, value in given.items()}
+    types = _types_of(report.routine)
+    arguments = {
+        name: LITERALS[types[name]](value) if types[name] in LITERALS else value
+        for name, value in report.arguments.items()
+    }
     return RoutineCall(report.routine, ("outcome",), types, arguments)
+
+
+@cache
+def _types_of(routine: str) -> dict[str, str]:
+    """The types of a routine's parameters. A task's process reads no other routine."""
+    return read_routine(packaged_folder("sql") / "postgresql/finish" / f"{routine}.sql").params
 
 
 def _shown(connection: Any) -> str:

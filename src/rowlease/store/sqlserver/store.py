@@ -6,11 +6,11 @@ import ctypes
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from rowlease.backoff import Backoff
 from rowlease.errors import ConfigError, StoreError, StoreTimeout
@@ -31,6 +31,8 @@ from rowlease.store.store import Store
 if TYPE_CHECKING:
     import pyodbc as odbc
 
+T = TypeVar("T")
+
 #: The cursors that a connection keeps. Each has the limit that it was made with.
 MAX_CURSORS = 8
 #: The number of times that a call is repeated.
@@ -38,8 +40,8 @@ MAX_REPEATS = 4
 #: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
-    "complete", "fail", "abandon", "snooze", "renew", "report_progress", "begin_load",
-    "promote", "end_run", "maintain", "finish_batches", "depth",
+    "complete", "complete_and_enqueue", "fail", "abandon", "snooze", "renew", "report_progress",
+    "begin_load", "promote", "end_run", "maintain", "finish_batches", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",
     "put_schedule", "pause_schedule", "resume_schedule", "list_schedules",
@@ -170,6 +172,31 @@ class SqlServerStore(Store):
         except (TimeoutError, StoreTimeout):
             self._pool.close_idle()  # they probably have the same fault
             raise timeout_error(seconds, self.where) from None
+
+    def in_transaction(self, work: Callable[[Any], T]) -> T:
+        timeout = self._time_for("enqueue_many").total_seconds()
+        ends = time.monotonic() + timeout
+        own = self._take(timeout)
+        limit = max(1, math.ceil(ends - time.monotonic()))
+
+        def run() -> T:
+            with self._using(own, limit):
+                own.cursor(limit)  # the driver's new cursors have this limit, too
+                own.driver.autocommit = False
+                try:
+                    done = work(own.driver)
+                    own.driver.commit()
+                    return done
+                finally:
+                    with suppress(pyodbc().Error):  # it is closed
+                        own.driver.rollback()
+                        own.driver.autocommit = True
+
+        try:
+            return in_thread(run, ends - time.monotonic())
+        except (TimeoutError, StoreTimeout):
+            self._pool.close_idle()  # they probably have the same fault
+            raise timeout_error(timeout, self.where) from None
 
     def _is_repeatable(self, name: str, arguments: dict[str, Any], error: StoreError) -> bool:
         """Whether a call that raised this error can be repeated without taking effect twice."""

@@ -19,7 +19,7 @@ def outcome_of(connection: Any, report: OutcomeReport) -> str:
     """Make a report on a connection of pyodbc or SQLAlchemy. Return the outcome."""
     params = load_routines("sqlserver")[report.routine].params
     try:
-        ((_, outcome),) = call(connection, ProcedureCall(report.routine, params, report.given()))
+        ((_, outcome),) = call(connection, ProcedureCall(report.routine, params, report.arguments))
     except TransactionLost as lost:
         lost.error.add_note(str(lost))
         raise lost.error from None

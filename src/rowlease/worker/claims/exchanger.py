@@ -16,6 +16,7 @@ from rowlease.errors import StoreError
 from rowlease.events import Claimed, Disowned, Events, OutcomeRefused
 from rowlease.model import Claim, Failure, LeasedRequest, Outcome
 from rowlease.store import Store
+from rowlease.tasks.chains import has_successor, successor_of
 from rowlease.tasks.task import Registry
 from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
@@ -215,6 +216,8 @@ class Exchanger:
         if snoozed := sending.snoozed:
             self._snooze(snoozed)
             sending.snoozed = []
+        if any(has_successor(one.lease.request.payload) for one in sending.done):
+            self._complete_with_successors(sending)
         if not sending:
             return self._claim(limit, slots) if limit else None
         done, not_done = sending.done, sending.not_done
@@ -255,6 +258,28 @@ class Exchanger:
         errors = [ascii_only(self._tasks.unknown(request.kind)) for request in requests]
         answers, dead = self._store_with_timeout().decline(requests, errors)
         self._delivered.declined(declined, answers, dead)
+
+    def _complete_with_successors(self, sending: Outcomes) -> None:
+        """Complete the requests that have a successor, each in the transaction that enqueues it."""
+        for one in sending.done:
+            request, result = one.lease.request, one.ending.result
+            refused: list[Ended[Failure]] = []
+            try:
+                successor = successor_of(request.payload, request.headers, result)
+                if successor is None:
+                    continue
+                answer = self._store_with_timeout().complete_and_enqueue(
+                    request, result, *successor
+                )
+            except Exception as error:
+                if not is_caused_by_data(error):
+                    raise
+                why = ascii_only(f"the next link of the chain was refused: {error}")
+                refused = [Ended(one.lease, Failure(why), one.seconds)]
+            else:
+                self._delivered.done([one], [answer])
+            sending.done = [other for other in sending.done if other is not one]
+            sending.not_done = [*sending.not_done, *refused]
 
     def _snooze(self, snoozed: Sequence[Ended[SnoozeAsked]]) -> None:
         requests = [one.lease.request for one in snoozed]
