@@ -333,14 +333,15 @@ def test_the_batch_and_the_chain_of_their_page_run(
         (tmp_path / f"{name}.py").write_text(block)
     report, chain = map(import_module, names)
     with Client(dsn) as client:
-        report.start(client, ["a", "b"])
+        batch = report.start(client, ["a", "bcd"])
         assert "2 requests, 2 unfinished; 0 complete" in run(dsn, "batch show May")
         ran = drain(client, [report.resize, report.report])
         assert ran[-1].result == "May: 2 complete, 0 failed"
-        assert report.wait(client) == 2
-        client.enqueue(chain.shrink, "a.png")
-        ran = drain(client, [chain.shrink, chain.publish])
-        assert [one.kind for one in ran] == ["shrink", "publish"]
+        assert report.total(batch) == 4
+        client.queues.create("web")
+        chain.start(client)
+        ran = drain(client, [chain.shrink, chain.publish, chain.tell])
+        assert [one.result for one in ran] == [1000, "1000 bytes in the blog", None]
     finished = "May: 2 requests, finished; 2 complete, 0 dead letters, 0 cancelled\n"
     assert run(dsn, "batch list") == run(dsn, "batch show May") == finished
     assert json.loads(run(dsn, "batch show May --json"))["num_complete"] == 2

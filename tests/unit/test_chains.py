@@ -118,7 +118,10 @@ def test_a_text_that_only_looks_like_a_successor_is_an_argument() -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ('{"$next":5}', "the successor of the request is wrong: Expected `object . null`, got `int`"),
+        (
+            '{"$next":5}',
+            "the successor of the request is wrong: Expected `object . null`, got `int`",
+        ),
         ('{"$next":{"payload":{}}}', "missing required field `kind`"),
         ('{"$next":{"kind":"a","payload":{},"colour":1}}', "unknown field `colour`"),
         ('{"$next":{"kind":"a","payload":{},"delay_ms":1e30}}', "the successor .* is wrong"),

@@ -392,6 +392,8 @@ def _batch(requests: Iterable[TaskRequest[R] | Link[R]]) -> list[TaskRequest[R]]
 def _advice(task: object) -> str:
     if isinstance(task, str):
         return "to enqueue by a task's name, use enqueue_untyped"
+    if isinstance(task, TaskRequest | Link):
+        return "to enqueue a request or a chain, use enqueue_many([...]) or enqueue_batch([...])"
     if callable(task):
         return "decorate it with @rowlease.task"
     return "give a function decorated with @rowlease.task"
