@@ -205,7 +205,7 @@ def test_a_batch_and_what_follows_are_enqueued_whole_or_not_at_all(
 ) -> None:
     store.configure_queue("other")
     with Client(dsn) as client:
-        members = [
+        members: list[Any] = [
             first.s(1),
             first.with_options(queue="other").s(2),
             chain(first.s(3), second.s()),

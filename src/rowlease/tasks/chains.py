@@ -149,17 +149,17 @@ def successor_of(payload: str | bytes, headers: str | None, result: str | None) 
 
 
 def has_successor(payload: str | bytes) -> bool:
-    """Whether a payload may have a successor. The test takes 0.1 µs for most payloads."""
+    """Whether a payload may have a successor: a quick test, which most payloads end."""
     return _MARK in payload if isinstance(payload, str) else _MARK_BYTES in payload
 
 
-def _next(link: Link[Any] | TaskRequest[Any]) -> dict[str, Any]:
+def _next(given: Link[Any] | TaskRequest[Any]) -> dict[str, Any]:
     """A link as the successor of the one before it."""
     result_as = None
-    if isinstance(link, Link):
-        request, result_as = link.request_without_result()
+    if isinstance(given, Link):
+        request, result_as = given.request_without_result()
     else:
-        request = request_of(link)
+        request = request_of(given)
     new = request.new
     if new.due_time is not None:
         raise InvalidRequest(
