@@ -336,7 +336,7 @@ def test_the_batch_and_the_chain_of_their_page_run(
         batch = report.start(client, ["a", "bcd"])
         assert "2 requests, 2 unfinished; 0 complete" in run(dsn, "batch show May")
         ran = drain(client, [report.resize, report.report])
-        assert ran[-1].result == "May: 2 complete, 0 failed"
+        assert ran[-1].result == "May: 4 bytes"
         assert report.total(batch) == 4
         client.queues.create("web")
         chain.start(client)

@@ -42,3 +42,20 @@ def pay(dsn: str, amount: int) -> int:
     with psycopg.connect(dsn) as connection:
         current().complete(connection, amount)
     return -1
+
+
+@task
+def total(sizes: list[int], unit: str = "bytes") -> str:
+    return f"{sizes} {unit}"
+
+
+@task
+def fail_if(text: str) -> str:
+    if text == "bad":
+        raise DeadLetter("bad")
+    return text
+
+
+@task
+def joined(texts: list[str]) -> str:
+    return "".join(texts)

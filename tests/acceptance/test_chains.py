@@ -8,15 +8,36 @@ from typing import Any
 import pytest
 
 from rowlease import Client, chain
+from rowlease.errors import AccessDenied
 from rowlease.events import Events
 from rowlease.store import Store
 from rowlease.tasks.task import Task
 from rowlease.testing import drain
 from rowlease.worker import Worker
-from tests.acceptance.chain_tasks import announce, die_once, pay, publish, refuse, shrink
+from tests.acceptance.chain_tasks import (
+    announce,
+    die_once,
+    fail_if,
+    joined,
+    pay,
+    publish,
+    refuse,
+    shrink,
+    total,
+)
 
 Sql = Callable[..., list[tuple[Any, ...]]]
-ALL: list[Task[..., Any]] = [shrink, publish, announce, die_once, refuse, pay]
+ALL: list[Task[..., Any]] = [
+    shrink,
+    publish,
+    announce,
+    die_once,
+    refuse,
+    pay,
+    total,
+    fail_if,
+    joined,
+]
 
 
 @pytest.fixture
@@ -95,3 +116,79 @@ def test_a_batch_of_chains_is_finished_when_all_links_are(
     assert found.finished_time
     (last,) = sql("select result from rowlease.requests order by completion_time desc limit 1")
     assert last == ("7 at the end",)
+
+
+@pytest.mark.parametrize("executor", ["process", "thread", "drain"])
+def test_what_follows_a_batch_gets_its_results_in_order(
+    client: Client, store: Store, sql: Sql, executor: str
+) -> None:
+    members = [shrink.s("a", width=width) for width in (3, 1, 2)]
+    links = chain(shrink.s("b", width=5), shrink.request("c", width=4))
+    client.enqueue_batch([*members, links], then=total.s(unit="kB"))
+    client.enqueue_batch([], then=total.s())
+    drain(client, ALL) if executor == "drain" else burst(store, executor)
+    found = sql("select result from rowlease.requests where kind = 'total' order by request_id")
+    assert found == [("[3, 1, 2, 4] kB",), ("[] bytes",)]
+
+
+def test_what_follows_becomes_a_dead_letter_if_a_member_is_one_until_both_are_requeued(
+    client: Client, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [fail_if.s("a"), fail_if.s("bad"), fail_if.s("c")]
+    batch = client.enqueue_batch(members, then=joined.s(), batch_id="b")
+    client.enqueue_batch(members, then=chain(joined.request(["d"]), announce.s()))
+    burst(store, "thread")
+    found = sql(
+        "select last_error from rowlease.requests where kind = 'joined' order by request_id"
+    )
+    why = '1 dead letter and 0 cancelled in the batch "{}"; requeue the dead letters, then this'
+    assert len(found) == 2
+    assert found[0][0].startswith(why.format("b"))
+    monkeypatch.setattr(fail_if, "function", lambda text: text)
+    client.requests.requeue("queue:default kind:fail_if status:failed")
+    burst(store, "thread")
+    client.requests.requeue("queue:default kind:joined status:failed")
+    burst(store, "thread")
+    state = batch.read()
+    assert state
+    assert state.num_complete == 3
+    results = "select result from rowlease.requests where kind = %s order by request_id"
+    assert sql(results, ["joined"]) == [("abadc",), ("d",)]
+    assert sql(results, ["announce"]) == [("d!",)]
+
+
+def test_what_follows_may_run_although_members_are_dead_letters(
+    client: Client, store: Store, sql: Sql
+) -> None:
+    members = [fail_if.s("a"), fail_if.s("bad"), fail_if.s("c")]
+    client.enqueue_batch(members, then=joined.s(), even_if_dead=True)
+    burst(store, "process")
+    assert sql("select result from rowlease.requests where kind = 'joined'") == [("ac",)]
+
+
+def test_results_that_no_payload_holds_make_a_dead_letter_that_says_so(
+    client: Client, store: Store, sql: Sql
+) -> None:
+    client.enqueue_batch([fail_if.s("a" * 400_000) for _ in range(3)], then=joined.s())
+    burst(store, "thread")
+    ((error,),) = sql("select last_error from rowlease.requests where kind = 'joined'")
+    assert "are larger than a payload may be; read them in the task" in error
+
+
+def test_results_that_cannot_be_read_fail_an_attempt(
+    client: Client, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.enqueue_batch([fail_if.s("a")], then=joined.s())
+    find = type(store).find_requests
+    reads: list[Any] = []
+
+    def refused(own: Store, **given: Any) -> Any:
+        reads.append(given)
+        if len(reads) == 1:
+            raise AccessDenied("no right to read")
+        return find(own, **given)
+
+    monkeypatch.setattr(type(store), "find_requests", refused)
+    burst(store, "thread")
+    found = sql("select status, last_error, result from rowlease.requests where kind = 'joined'")
+    assert found == [("Complete", "the results of its batch were not read: no right to read", "a")]

@@ -75,7 +75,7 @@ def test_the_async_client_has_the_same_results(dsn: str, store: Session) -> None
     async def work() -> None:
         async with AsyncClient(dsn) as client:
             assert [one async for one in client.batch("b").results(day)] == wanted
-            batch = await client.enqueue_batch([day.s(1), day.s(2)], then=other.s())
+            batch = await client.enqueue_batch([day.s(1), day.s(2)], then=other.request())
             state = await batch.read()
             assert state
             assert state.num_requests == 2

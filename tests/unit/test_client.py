@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rowlease.client.client import Client
-from rowlease.client.enqueue_call import RETRY_FOR, EnqueueCall, Sending
+from rowlease.client.enqueue_call import EnqueueCall
+from rowlease.client.sending import RETRY_FOR, Sending
 from rowlease.errors import (
     AccessDenied,
     ConfigError,
@@ -463,7 +464,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The client's time."""
     made = Clock()
-    monkeypatch.setattr("rowlease.client.enqueue_call.time", made)
+    monkeypatch.setattr("rowlease.client.sending.time", made)
     return made
 
 

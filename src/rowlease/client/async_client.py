@@ -14,7 +14,8 @@ from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.client.call_threads import CallThreads
 from rowlease.client.client import Client
-from rowlease.client.enqueue_call import RETRY_FOR, BatchCall, EnqueueCall, Sending
+from rowlease.client.enqueue_call import BatchCall, EnqueueCall
+from rowlease.client.sending import RETRY_FOR, Sending
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found
@@ -75,11 +76,12 @@ class AsyncProducer(ABC):
         /,
         *,
         then: TaskRequest[Any] | Link[Any] | None = None,
+        even_if_dead: bool = False,
         batch_id: str | None = None,
         receipt: str | None = None,
     ) -> AsyncBatch:
         """Enqueue a batch, all or none; see `Client.enqueue_batch`."""
-        return await self._send_batch(BatchCall(requests, then, batch_id, receipt))
+        return await self._send_batch(BatchCall(requests, then, even_if_dead, batch_id, receipt))
 
 
 class AsyncBoundProducer(AsyncProducer):

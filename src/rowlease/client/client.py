@@ -12,11 +12,12 @@ from typing import Any, Self, Unpack, overload
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.client.database import connect
-from rowlease.client.enqueue_call import RETRY_FOR, BatchCall, EnqueueCall, Sending
+from rowlease.client.enqueue_call import BatchCall, EnqueueCall
 from rowlease.client.find_requests import find
 from rowlease.client.handle import Handle
 from rowlease.client.operations import Requests
 from rowlease.client.queues import Queues
+from rowlease.client.sending import RETRY_FOR, Sending
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found, check_type
@@ -110,6 +111,7 @@ class Producer(ABC):
         /,
         *,
         then: TaskRequest[Any] | Link[Any] | None = None,
+        even_if_dead: bool = False,
         batch_id: str | None = None,
         receipt: str | None = None,
     ) -> Batch:
@@ -118,12 +120,18 @@ class Producer(ABC):
         All of them are enqueued, or none, in one transaction. The requests may be for several
         queues.
 
-            batch = client.enqueue_batch([shrink.s(image) for image in images], then=report.s())
+            batch = client.enqueue_batch([shrink.s(image) for image in images], then=total.s())
 
         Args:
             requests: the members of the batch: requests or chains. The links of a chain all belong
                 to the batch, so it is finished when they are.
-            then: the request that becomes due when the batch is finished.
+            then: the request that becomes due when the batch is finished. If it is made by
+                `Task.s`, its first argument becomes the list of the results, in the order in which
+                the members were enqueued, for at most 1 MiB; its worker needs the rights of
+                rowlease_reader for this. A chain has one result, that of its last link.
+            even_if_dead: whether `then` runs even if members are dead letters or were cancelled;
+                their results are left out. Otherwise it becomes a dead letter, which can be
+                requeued after them.
             batch_id: the id of the batch; None means a new random one.
             receipt: the same as in `CallOptions`.
 
@@ -133,7 +141,7 @@ class Producer(ABC):
         Raises:
             RowleaseError: the errors of `enqueue`.
         """
-        return self._send_batch(BatchCall(requests, then, batch_id, receipt))
+        return self._send_batch(BatchCall(requests, then, even_if_dead, batch_id, receipt))
 
 
 class BoundProducer(Producer):

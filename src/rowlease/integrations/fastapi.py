@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.client.async_client import AsyncClient
-from rowlease.client.enqueue_call import RETRY_FOR
+from rowlease.client.sending import RETRY_FOR
 
 
 class Rowlease:

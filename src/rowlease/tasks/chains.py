@@ -1,7 +1,8 @@
-"""Chains: the payload of a request names the request that follows it, its successor.
+"""What follows: the successor of a request, and the request that waits for a batch.
 
-The payload's key "$next" has the successor as a JSON object, in whose payload may be the next one.
-The transaction that completes a request enqueues its successor.
+The payload's key "$next" has the successor of a request as a JSON object, in whose payload may be
+the next one. The transaction that completes a request enqueues its successor. The key "$after" says
+what a request needs of the batch that it has waited for, which the worker fills in.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rowlease.errors import InvalidRequest
 from rowlease.model import NewRequest, short_repr
 from rowlease.tasks import codec
 from rowlease.tasks.headers import decode_headers, encode_headers
-from rowlease.tasks.parameters import NEXT_KEY
+from rowlease.tasks.parameters import AFTER_KEY, NEXT_KEY
 from rowlease.tasks.requests import DEFAULT_QUEUE, TaskRequest
 from rowlease.tasks.task import Link, R
 
@@ -42,16 +43,30 @@ class _Next(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     headers: dict[str, str] | None = None
 
 
-class _Chained(msgspec.Struct):
-    """What a payload says of the successor. Its arguments are not read."""
+class AfterBatch(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What a request needs of the batch that it has waited for.
+
+    Attributes:
+        result_as: the argument that the list of results becomes; None if there is none.
+        even_if_dead: whether it runs though not all requests of the batch are complete.
+    """
+
+    result_as: str | None = None
+    even_if_dead: bool = False
+
+
+class _Following(msgspec.Struct):
+    """What a payload says of what follows. Its arguments are not read."""
 
     next: _Next | None = msgspec.field(name=NEXT_KEY, default=None)
+    after: AfterBatch | None = msgspec.field(name=AFTER_KEY, default=None)
 
 
-#: NEXT_KEY as it stands in a payload.
-_MARK = f'"{NEXT_KEY}"'
-_MARK_BYTES = _MARK.encode()
-_chained = msgspec.json.Decoder(_Chained).decode
+#: The keys as they stand in a payload.
+_NEXT = f'"{NEXT_KEY}"'
+_NEXT_BYTES = _NEXT.encode()
+_AFTER = f'"{AFTER_KEY}"'
+_following = msgspec.json.Decoder(_Following).decode
 
 
 class Successor(NamedTuple):
@@ -88,11 +103,39 @@ def chain(*links: Link[Any] | TaskRequest[Any]) -> TaskRequest[Any]:
         while NEXT_KEY in at:
             at = at[NEXT_KEY]["payload"]
         at[NEXT_KEY] = _next(link)
+    return _with_payload(first, payload)
+
+
+def after_batch(given: Link[R] | TaskRequest[R], *, even_if_dead: bool) -> TaskRequest[R]:
+    """The request that follows a batch. A link gets the list of results as its first argument.
+
+    Raises:
+        InvalidRequest: this is not a link, or its arguments do not fit.
+    """
+    request, result_as = _request_and_result(given)
+    payload = json.loads(request.new.payload)
+    payload[AFTER_KEY] = msgspec.to_builtins(AfterBatch(result_as, even_if_dead))
+    return _with_payload(request, payload)
+
+
+def batch_before(payload: str) -> AfterBatch | None:
+    """What a payload says of the batch that its request has waited for.
+
+    Raises:
+        InvalidRequest: the key "$after" is wrong.
+    """
+    try:
+        return _following(payload).after if has_batch_before(payload) else None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"the payload says nothing right of its batch: {error}") from error
+
+
+def _with_payload(request: TaskRequest[R], payload: dict[str, Any]) -> TaskRequest[R]:
     try:
         text = codec.encode(payload)
     except ValueError as error:
         raise InvalidRequest(f"the payload of the chain {error}") from error
-    return replace(first, new=replace(first.new, payload=text))
+    return replace(request, new=replace(request.new, payload=text))
 
 
 def request_of(link: Link[R] | TaskRequest[R]) -> TaskRequest[R]:
@@ -125,7 +168,7 @@ def successor_of(payload: str | bytes, headers: str | None, result: str | None) 
     if not has_successor(payload):
         return None
     try:
-        link = _chained(payload).next
+        link = _following(payload).next
         if link is None:  # the key is in an argument
             return None
         if link.result_as is not None:
@@ -150,16 +193,17 @@ def successor_of(payload: str | bytes, headers: str | None, result: str | None) 
 
 def has_successor(payload: str | bytes) -> bool:
     """Whether a payload may have a successor: a quick test, which most payloads end."""
-    return _MARK in payload if isinstance(payload, str) else _MARK_BYTES in payload
+    return _NEXT in payload if isinstance(payload, str) else _NEXT_BYTES in payload
+
+
+def has_batch_before(payload: str) -> bool:
+    """Whether a payload may need a batch: a quick test, which most payloads end."""
+    return _AFTER in payload
 
 
 def _next(given: Link[Any] | TaskRequest[Any]) -> dict[str, Any]:
     """A link as the successor of the one before it."""
-    result_as = None
-    if isinstance(given, Link):
-        request, result_as = given.request_without_result()
-    else:
-        request = request_of(given)
+    request, result_as = _request_and_result(given)
     new = request.new
     if new.due_time is not None:
         raise InvalidRequest(
@@ -182,6 +226,13 @@ def _next(given: Link[Any] | TaskRequest[Any]) -> dict[str, Any]:
         )
     )
     return link
+
+
+def _request_and_result(given: Link[R] | TaskRequest[R]) -> tuple[TaskRequest[R], str | None]:
+    """The request, and the argument that becomes the result of what comes before it."""
+    if isinstance(given, Link):
+        return given.request_without_result()
+    return request_of(given), None
 
 
 def _milliseconds(duration: timedelta | None) -> int | None:

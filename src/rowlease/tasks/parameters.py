@@ -28,6 +28,8 @@ _version = codec.decoder_of(int)
 VERSION_KEY = "$version"
 #: The key of a payload that holds the successor of the request; see `rowlease.tasks.chains`.
 NEXT_KEY = "$next"
+#: The key of a payload that holds what a request needs of the batch that it has waited for.
+AFTER_KEY = "$after"
 #: The delay before a request is tried again if its payload is too new for this worker. A newer
 #: worker may claim the request then.
 NEWER_AFTER = timedelta(seconds=10)
@@ -95,7 +97,13 @@ class Parameters(Signature):
 
         Raises: the same as `payload`.
         """
-        named = self._arguments_by_name((None, *args), kwargs)
+        try:
+            named = self._arguments_by_name((None, *args), kwargs)
+        except WrongArguments as error:
+            raise WrongArguments(
+                f"{error} (the first argument is the result of what comes before; for a task that "
+                "does not take it, use request(...) in place of s(...))"
+            ) from error
         first = next(iter(named))
         del named[first]
         payload = self._encode(named)
@@ -167,6 +175,7 @@ class Parameters(Signature):
 
     def _by_name(self, given: dict[str, msgspec.Raw]) -> Arguments:
         given.pop(NEXT_KEY, None)
+        given.pop(AFTER_KEY, None)
         if self._version > 1 or VERSION_KEY in given:
             given = self._migrated(given)
         if self._signature is None:

@@ -19,6 +19,7 @@ from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.tasks.task import Task
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
+from rowlease.worker.claims.results import with_results
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
@@ -149,11 +150,17 @@ class _Draining:
                     f"the limit of {counted(self._limit, 'request')} is reached, and more are "
                     "pending; check that no task enqueues itself for ever, or raise `limit`"
                 )
-            if task := self._tasks.get(leased.kind):
-                yield task, leased
-            else:
+            task = self._tasks.get(leased.kind)
+            if task is None:
                 unknown = UnknownTask(self._tasks.unknown(leased.kind))
                 self._fail(leased, unknown, Failure(str(unknown)))
+                continue
+            try:
+                filled = with_results(self._store, leased)
+            except DeadLetter as error:
+                self._fail(leased, error, failed(task, error))
+            else:
+                yield task, filled
 
     @contextmanager
     def attempt(self, task: Task[..., Any], leased: LeasedRequest) -> Iterator[list[str | None]]:

@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from rowlease.clock import now
-from rowlease.errors import StoreError
+from rowlease.errors import DeadLetter, StoreError
 from rowlease.events import Claimed, Disowned, Events, OutcomeRefused
 from rowlease.model import Claim, Failure, LeasedRequest, Outcome
 from rowlease.store import Store
-from rowlease.tasks.chains import has_successor, successor_of
+from rowlease.tasks.chains import has_batch_before, has_successor, successor_of
 from rowlease.tasks.task import Registry
 from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.outcomes import FEW, DeliveredOutcomes, Ended, Outcomes
 from rowlease.worker.claims.queues import QueueOrder
+from rowlease.worker.claims.results import with_results
 from rowlease.worker.summary import Counts
 from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
@@ -281,6 +282,19 @@ class Exchanger:
             sending.done = [other for other in sending.done if other is not one]
             sending.not_done = [*sending.not_done, *refused]
 
+    def _filled(self, lease: Lease) -> list[Lease]:
+        """The lease of a request that has waited for a batch, if it has what it needs of it."""
+        try:
+            lease.request = with_results(self._store_with_timeout(), lease.request)
+        except DeadLetter as error:
+            failure = Failure(ascii_only(error.reason), dead=True)
+        except Exception as error:
+            failure = Failure(ascii_only(f"the results of its batch were not read: {error}"))
+        else:
+            return [lease]
+        self.deliver(Outcomes(not_done=[Ended(lease, failure, 0.0)]))
+        return []
+
     def _snooze(self, snoozed: Sequence[Ended[SnoozeAsked]]) -> None:
         requests = [one.lease.request for one in snoozed]
         delays = [one.ending.after for one in snoozed]
@@ -367,7 +381,9 @@ class Exchanger:
         for request in claim.requests:
             number, limit = self._numbers.get(request.kind, (-1, None))
             lease = Lease(request, number, limit, asked_at)
-            if number >= 0:
+            if number >= 0 and has_batch_before(request.payload):
+                leases += self._filled(lease)
+            elif number >= 0:
                 leases.append(lease)
             else:
                 unknown.append(lease)

@@ -1,0 +1,79 @@
+"""Gives a request the results of the batch that it has waited for."""
+
+from __future__ import annotations
+
+import json
+
+from rowlease.counts import counted
+from rowlease.errors import DeadLetter
+from rowlease.model import MAX_PAYLOAD_BYTES, LeasedRequest
+from rowlease.store import Store
+from rowlease.tasks.chains import AfterBatch, batch_before, has_successor
+from rowlease.tasks.headers import decode_headers
+
+#: The maximum number of requests in one read. Each has its payload.
+RESULTS_PER_READ = 500
+
+
+def with_results(store: Store, leased: LeasedRequest) -> LeasedRequest:
+    """The request, with the results of its batch in its payload if it asks for them.
+
+    Raises:
+        DeadLetter: not all requests of the batch are complete, and the request does not run then;
+            or the results are larger than a payload may be.
+        InvalidRequest: the payload is wrong.
+        StoreError: the database cannot be reached, or refuses access (AccessDenied).
+    """
+    asked = batch_before(leased.payload)
+    if asked is None:
+        return leased
+    counts = decode_headers(leased.headers)
+    batch_id, num_complete = counts.get("batch_id", ""), int(counts.get("batch_complete", 0))
+    if (counts.get("batch_failed"), counts.get("batch_cancelled")) != ("0", "0"):
+        num_complete = _num_complete(store, batch_id, asked)
+    if asked.result_as is None:
+        return leased
+    results = ",".join(_results(store, batch_id, num_complete))
+    payload = leased.payload.rstrip()[:-1] + f", {json.dumps(asked.result_as)}: [{results}]}}"
+    if len(payload.encode()) > MAX_PAYLOAD_BYTES:
+        raise DeadLetter(
+            f'the results of the batch "{batch_id}" are larger than a payload may be; read them in '
+            "the task, with client.batch(id).results(task)"
+        )
+    return leased._replace(payload=payload)
+
+
+def _num_complete(store: Store, batch_id: str, asked: AfterBatch) -> int:
+    """How many requests of the batch are complete now. Dead letters may have been requeued."""
+    found = store.list_batches(batch_id)
+    if not found:
+        raise DeadLetter(f'the batch "{batch_id}" does not exist any more')
+    (batch,) = found
+    if batch.num_complete < batch.num_requests and not asked.even_if_dead:
+        raise DeadLetter(
+            f"{counted(batch.num_failed, 'dead letter')} and {batch.num_cancelled:,} cancelled in "
+            f'the batch "{batch_id}"; requeue the dead letters, then this request'
+        )
+    return batch.num_complete
+
+
+def _results(store: Store, batch_id: str, num_complete: int) -> list[str]:
+    """The results as JSON texts, in the order of the requests; of a chain, that of its last link.
+
+    No more is read than a payload may have.
+    """
+    results: list[str] = []
+    num_bytes, left = 0, num_complete
+    after: int | None = None
+    while left > 0 and num_bytes <= MAX_PAYLOAD_BYTES:
+        page = store.find_requests(
+            limit=RESULTS_PER_READ, after=after, load_id=batch_id, status="Complete"
+        )
+        left -= len(page.requests)
+        for one in page.requests:
+            if not has_successor(one.payload or ""):
+                results.append(one.result or "null")
+                num_bytes += len(results[-1])
+        if (after := page.after) is None:
+            break
+    return results[::-1]
