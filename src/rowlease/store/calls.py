@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, overload
 
 from rowlease.errors import SchemaMismatch
-from rowlease.model import Failure, NewRequest, Outcome
+from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
 from rowlease.store import deadlines
 from rowlease.store.revisions import Schema, check_schema
 from rowlease.store.shared_listener import SharedListener
@@ -215,6 +215,14 @@ def values_of(request: NewRequest) -> dict[str, Any]:
         "p_max_attempts": request.max_attempts,
         "p_retry_base_ms": to_milliseconds(request.retry_base),
         "p_headers": request.headers,
+    }
+
+
+def leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
+    """The parameters that identify leases."""
+    return {
+        "p_request_ids": [h.request_id for h in held],
+        "p_lock_tokens": [h.lock_token for h in held],
     }
 
 

@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Any
 
 from rowlease.model import Held, NewRequest
-from rowlease.store.calls import replace_unstorable, to_milliseconds
+from rowlease.store.calls import leases, replace_unstorable, to_milliseconds
 from rowlease.store.engine import engine_of_connection
-from rowlease.store.finish import completing, leases
+from rowlease.store.finish import completing
 from rowlease.store.transaction import (
     OutcomeReport,
     is_for_asyncio,

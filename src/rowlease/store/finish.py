@@ -12,6 +12,7 @@ from rowlease.store.calls import (
     OUTCOMES,
     Calls,
     details_of,
+    leases,
     outcomes_of,
     replace_unstorable,
     to_milliseconds,
@@ -192,11 +193,3 @@ def completing(
         **values_of(successor),
     }
     return {name: value for name, value in arguments.items() if value is not None}
-
-
-def leases(held: Sequence[Held | LeasedRequest]) -> dict[str, list[int]]:
-    """The parameters that identify leases."""
-    return {
-        "p_request_ids": [h.request_id for h in held],
-        "p_lock_tokens": [h.lock_token for h in held],
-    }
