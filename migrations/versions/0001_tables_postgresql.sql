@@ -82,13 +82,13 @@ create table rowlease.queue (
   num_abandons      integer      not null default 0,  -- leases given up in a row; the tenth counts as an attempt
   priority          smallint     not null,            -- larger is more urgent
   group_blocked     boolean      not null default false,  -- an earlier request of its group is not finished
-  returned          boolean      not null default false,  -- it waits again after a claim
+  returned          boolean      not null default false,  -- it waits again after a claim; Scheduled: it was declined
   cancel_requested  boolean      not null default false,  -- its worker is asked to stop it
   queue_name        varchar(100) not null,            -- the queue
   status            varchar(10)  not null,            -- Scheduled, Pending, Processing, Failed; in the history Complete, Cancelled
   kind              varchar(200) not null,            -- the name of the task
   locked_by         varchar(200),                     -- the worker that holds the lease; in the history the last one
-  locked_time       timestamptz,                      -- when it was claimed
+  locked_time       timestamptz,                      -- when it was claimed; once declined: when it was due
   lock_expires_time timestamptz,                      -- when the lease ends unless it is renewed
   started_time      timestamptz,                      -- when its task began to run
   completion_time   timestamptz,                      -- when it was finished, or became a dead letter
@@ -114,6 +114,9 @@ create index queue_returned on rowlease.queue (queue_name, priority desc, due_ti
   where status = 'Pending' and not group_blocked and returned;
 create index queue_scheduled on rowlease.queue (queue_name, due_time)
   where status = 'Scheduled';
+-- For declined requests, with a condition for which the planner can use no other index.
+create index queue_declined on rowlease.queue (queue_name, kind, priority desc, locked_time, request_id)
+  where returned and status <> 'Pending';
 create index queue_expiring on rowlease.queue (queue_name, lock_expires_time)
   where status = 'Processing';
 create index queue_failed on rowlease.queue (queue_name, request_id)

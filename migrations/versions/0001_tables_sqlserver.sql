@@ -138,6 +138,10 @@ go
 create index queue_scheduled on rowlease.Queue (QueueName, DueTime)
   include (Status) where Status = 'Scheduled' with (allow_page_locks = off);
 go
+create index queue_declined on rowlease.Queue (QueueName, Kind, Priority desc, LockedTime, RequestId)
+  include (GroupKey, Status, Returned) where Status = 'Scheduled' and Returned = 1
+  with (allow_page_locks = off);
+go
 create index queue_expiring on rowlease.Queue (QueueName, LockExpiresTime)
   include (Status) where Status = 'Processing' with (allow_page_locks = off);
 go

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from rowlease.events import Failed, Finished, KindUnknown, WorkerIdle
@@ -35,6 +36,18 @@ def test_a_request_of_a_new_release_is_run_by_it_and_never_a_dead_letter(
     assert sql("select count(*) from rowlease.queue where status = 'Failed'") == [(0,)]
     assert sql(ATTEMPTS + " where kind = 'new_task'") == [(1, 0)]
     assert statuses(sql)["Complete"] >= 4
+
+
+def test_a_free_worker_takes_at_once_what_another_declines(store: Store, sql: Sql) -> None:
+    with working(store, [old_task]) as (_, old), working(store, [new_task]) as (_, new):
+        old.first(WorkerIdle)
+        new.first(WorkerIdle)
+        for _ in range(60):
+            put(store, "new_task", 1)
+            new.first(Finished)
+        old.first(KindUnknown)
+    waits = sql("select max(locked_time - due_time) from rowlease.queue_history")
+    assert waits[0][0] < timedelta(seconds=20)
 
 
 def test_a_kind_that_no_worker_knows_for_long_becomes_a_dead_letter(store: Store, sql: Sql) -> None:

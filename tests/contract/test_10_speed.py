@@ -25,7 +25,7 @@ Another = Callable[[], Session]
 SIZE = float(os.environ.get("ROWLEASE_CROWD", "0.2"))
 #: Pages of a claim of ten, whatever there is. The first call reads a page of each index for each
 #: of its plans.
-CLAIM_OF_TEN = 330
+CLAIM_OF_TEN = 350
 #: The columns of requests that another worker runs.
 IN_FLIGHT = {
     "status": "'Processing'",

@@ -75,13 +75,86 @@ def test_the_longer_it_is_unknown_the_later_it_is_due(
     assert store.row(request)["due_time"] - clock.now == timedelta(seconds=delay)
 
 
-def test_it_is_due_soon_while_a_live_worker_knows_it(store: Session, clock: Clock) -> None:
+def test_others_leave_it_for_half_a_minute_to_a_live_worker_that_knows_it(
+    store: Session, clock: Clock
+) -> None:
     (request,) = store.put(kind="new")
     decline_until(store, clock, 300)
     clock.advance(seconds=30)
     beat(store)
     assert decline(store) == [False]
-    assert store.row(request)["due_time"] - clock.now == timedelta(seconds=2)
+    assert store.row(request)["due_time"] - clock.now == timedelta(seconds=30)
+    assert store.claim("one") == []
+    clock.advance(seconds=30)
+    assert len(store.claim("one")) == 1
+
+
+def test_a_worker_that_knows_it_takes_it_at_once_in_its_place_in_line(
+    store: Session, clock: Clock
+) -> None:
+    beat(store)
+    ids = [store.put(kind="new", priority=priority)[0] for priority in (1, 0, 1)]
+    due = store.row(ids[0])["due_time"]
+    clock.advance(seconds=1)
+    declined = store.claim("one", 2)
+    assert decline(store, declined) == [False, False]
+    ids.append(store.put(kind="new", priority=1)[0])
+    assert store.demand("default") == 4
+    assert [each.request_id for each in store.claim("two", 1)] == [ids[0]]
+    assert store.row(ids[0])["due_time"] == due
+    assert store.row(ids[2])["status"] == "Scheduled"
+    assert [each.request_id for each in store.claim("two", 9)] == [ids[2], ids[3], ids[1]]
+    assert store.depth() == store.counted()
+
+
+def test_a_worker_takes_only_declined_requests_of_its_kinds(store: Session, clock: Clock) -> None:
+    beat(store, "two", kinds=["new", "newer"])
+    beat(store, "other", kinds=["other"])
+    store.configure_queue("other")
+    beat(store, "three", kinds=["new"], queue="other")
+    new, other = store.put(kind="new")[0], store.put(kind="other")[0]
+    (newer,) = store.put(kind="newer", priority=1)
+    (elsewhere,) = store.put(kind="new", queue="other")
+    decline(store, store.dequeue("one", ["default", "other"], 9).requests)
+    assert [each.request_id for each in store.claim("two", 1)] == [newer]
+    assert [each.request_id for each in store.claim("two", 9)] == [new]
+    assert [each.request_id for each in store.claim("other", 9)] == [other]
+    (held,) = store.dequeue("three", ["other"], 9).requests
+    assert held.request_id == elsewhere
+
+
+def test_a_new_worker_takes_what_nobody_knew(store: Session, clock: Clock) -> None:
+    (request,) = store.put(kind="new")
+    decline_until(store, clock, 300)
+    beat(store)
+    assert [each.request_id for each in store.claim("two")] == [request]
+
+
+def test_a_declined_request_that_an_operator_moves_is_still_handed_on(
+    store: Session, clock: Clock
+) -> None:
+    (request,) = store.put(kind="new")
+    decline(store)
+    store.operate("reprioritise", arguments={"priority": 3}, ids=[request])
+    store.configure_queue("default", max_priority=2)
+    beat(store)
+    assert [each.priority for each in store.claim("two")] == [2]
+    assert store.depth() == store.counted()
+
+
+def test_two_workers_take_different_declined_requests(
+    store: Session, another: Callable[[], Session], clock: Clock
+) -> None:
+    beat(store, "two")
+    beat(store, "three")
+    ids = store.put(count=4, kind="new")
+    decline(store, store.claim("one", 4))
+    other = another()
+    store.begin()
+    assert [each.request_id for each in store.claim("two", 2)] == ids[:2]
+    found = [each.request_id for each in other.claim("three", 2)]
+    store.commit()
+    assert found == ids[2:]
 
 
 def test_it_is_a_dead_letter_when_no_worker_has_known_it_for_long_enough(
@@ -106,7 +179,7 @@ def test_while_a_live_worker_may_know_it_it_is_never_a_dead_letter(
     for _ in range(50):
         beat(store, kinds=["old", "new"] if knows == "the kind" else None)
         assert decline(store) == [False]
-        clock.advance(seconds=29)
+        clock.advance(seconds=30)
 
 
 @pytest.mark.parametrize("why", ["another kind", "another queue", "silent"])
@@ -174,7 +247,7 @@ def test_several_kinds_and_queues_are_kept_apart(store: Session, clock: Clock) -
     assert [row["last_error"][:2] for row in found] == ["x", "y", "fo"]
     assert [row["due_time"] - clock.now for row in found[:2]] == [
         timedelta(seconds=1),
-        timedelta(seconds=2),
+        timedelta(seconds=30),
     ]
     assert store.depth() == store.counted()
 

@@ -40,7 +40,7 @@ PRODUCER = Open(
         "queue": [
             NEW | {"status": "Pending", "groupblocked": 0},
             NEW | {"status": "Pending", "groupblocked": 1},
-            NEW | {"status": "Scheduled", "groupblocked": 0},
+            NEW | {"status": "Scheduled", "groupblocked": 0, "returned": 0},
         ],
         "load": [LOADED | {"loadid": OWN}],
         "lane": [LOADED], "lanepart": [LOADED],

@@ -726,6 +726,14 @@ def test_requests_of_an_unknown_kind_are_declined_and_the_kind_is_reported_once(
     ]
 
 
+def test_a_full_worker_declines_at_once(world: World) -> None:
+    requests = [request(1), request(2), request(3, kind="nobody")]
+    world.claims = [Claim(requests, more=True, wait=None, floor="f")]
+    world.exchange_now()
+    world.exchange_now()
+    assert world.declined == [(3, UNKNOWN_KIND)]
+
+
 def test_made_up_kinds_do_not_fill_the_memory(world: World) -> None:
     def is_reported(number: int) -> bool:
         before = len(world.emitted)

@@ -5,11 +5,11 @@
 -- errors:   RL001 arrays of different lengths
 -- locks:    rows of queue, exclusive, in request order; then rows of unknown_kind, by queue and kind;
 --           held to the caller's commit
--- why:      a worker of another release may know the kind. The request is due again a little
---           later: after 2 s if a live worker knows the kind; otherwise after a quarter of the
---           time for which no live worker has known it, 1 to 30 s. It becomes a dead letter when
---           that time reaches the queue's unknown_kind_seconds. Time without a decline does not
---           count, because no worker may have tried.
+-- why:      another worker may know the kind, and claims the request at once (wake_declined).
+--           For others it is due again a little later: after 30 s if a live worker knows the kind;
+--           otherwise after a quarter of the time for which no live worker has known it, 1 to 30 s.
+--           It becomes a dead letter when that time reaches the queue's unknown_kind_seconds. Time
+--           without a decline does not count, because no worker may have tried.
 create or replace function rowlease.decline(
   p_request_ids bigint[], p_lock_tokens bigint[], p_errors text[]
 ) returns table (request_id bigint, outcome text, dead boolean)
@@ -51,6 +51,7 @@ begin
        set status = case when j.is_dead then 'Failed' else 'Scheduled' end,
            due_time = case when j.is_dead or j.cancel_requested then q.due_time
                            else v_now + j.delay_ms * interval '1 ms' end,
+           locked_time = q.due_time, returned = not j.is_dead,
            completion_time = case when j.is_dead then v_now end,
            last_error = coalesce(j.verdict, j.error), num_attempts = q.num_attempts - 1,
            locked_by = null, lock_expires_time = null, started_time = null,

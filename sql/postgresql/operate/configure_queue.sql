@@ -65,7 +65,7 @@ begin
        order by q.request_id for no key update),
     moved as (
       update rowlease.queue q
-         set priority = v_settings.max_priority, returned = q.status = 'Pending'
+         set priority = v_settings.max_priority, returned = q.returned or q.status = 'Pending'
         from lowered l where q.request_id = l.request_id)
     insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
     select p_queue_name, c.priority, sum(c.sign * (c.status = 'Scheduled')::integer),

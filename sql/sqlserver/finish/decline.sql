@@ -67,6 +67,7 @@ update q
    set Status = case when j.IsDead = 1 then 'Failed' else 'Scheduled' end,
        DueTime = case when j.IsDead = 1 or j.CancelRequested = 1 then q.DueTime
                       else rowlease_internal.add_ms(@now, j.DelayMs) end,
+       LockedTime = q.DueTime, Returned = 1 - j.IsDead,
        CompletionTime = case when j.IsDead = 1 then @now end, LastError = j.Error,
        NumAttempts = q.NumAttempts - 1, LockedBy = null, LockExpiresTime = null,
        StartedTime = null, CancelRequested = 0

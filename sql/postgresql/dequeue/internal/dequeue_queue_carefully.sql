@@ -63,6 +63,9 @@ begin
     end if;
   end if;
   v_room := rowlease_internal.room_to_claim(v_settings, p_worker_id, p_now, p_limit, p_slots);
+  if v_room.room > 0 then
+    perform rowlease_internal.wake_declined(p_queue_name, p_worker_id, v_room.room);
+  end if;
   while cardinality(request_ids) < v_room.room loop
     v_round := v_round + 1;
     v_order := rowlease_internal.choose_priorities(v_settings, v_round, v_room.room - cardinality(request_ids),

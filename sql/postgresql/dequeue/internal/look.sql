@@ -29,6 +29,8 @@ begin atomic
                             where q.queue_name = p_queue_name and q.status = 'Scheduled'
                               and q.due_time <= p_now)
            and not exists (select from rowlease.queue q
+                            where q.queue_name = p_queue_name and q.status <> 'Pending' and q.returned)
+           and not exists (select from rowlease.queue q
                             where q.queue_name = p_queue_name and q.status = 'Processing'
                               and q.lock_expires_time <= p_now),
          exists (select from rowlease.load l where l.queue_name = p_queue_name and l.in_lane),

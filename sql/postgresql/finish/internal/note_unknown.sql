@@ -32,7 +32,7 @@ begin
                               then p_now else u.unknown_since end
   returning p_now - u.unknown_since into v_unknown;
   if v_known then
-    delay_ms := 2000;
+    delay_ms := 30000;
   elsif v_unknown >= v_seconds * interval '1 second' then
     verdict := format('for %s s no live worker of queue "%s" has known kind "%s"', v_seconds,
                       p_queue_name, p_kind);

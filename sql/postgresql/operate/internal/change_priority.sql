@@ -16,7 +16,7 @@ as $$
       join rowlease.queue q on q.request_id = any(array[u.id])
       join rowlease.queue_settings s on s.queue_name = q.queue_name),
   moved as (
-    update rowlease.queue q set priority = o.new, returned = o.status = 'Pending'
+    update rowlease.queue q set priority = o.new, returned = q.returned or o.status = 'Pending'
       from old o where q.request_id = any(array[o.request_id]) and o.new <> o.priority)
   insert into rowlease.queue_depth (queue_name, priority, scheduled, pending, processing, failed)
   select c.queue_name, c.priority, coalesce(sum(c.sign) filter (where c.status = 'Scheduled'), 0),

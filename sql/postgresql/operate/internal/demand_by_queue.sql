@@ -3,8 +3,8 @@
 -- returns:  queue_name text, demand bigint, overdue bigint
 -- errors:   none
 -- locks:    none
--- why:      it adds up counters. It reads the index of due requests only of a queue that has scheduled
---           requests, and the index of leases only of a queue that has leases, and at most 1,000
+-- why:      it adds up counters. It reads the indexes of due and of declined requests only of a queue
+--           that has scheduled requests, and the index of leases only of a queue that has leases, and at most 1,000
 --           entries of each. Of a queue with a rate, only requests that may start now count.
 create or replace function rowlease_internal.demand_by_queue(p_queue_name text)
 returns table (queue_name text, demand bigint, overdue bigint)
@@ -26,7 +26,8 @@ begin
   select s.queue_name::text,
          least(s.max_in_flight, coalesce(c.processing, 0)
                + case when s.paused then 0
-                      else least(coalesce(c.pending, 0) + due.number, allowed.room) + firing.number
+                      else least(coalesce(c.pending, 0) + due.number + declined.number,
+                                 allowed.room) + firing.number
                   end)::bigint,
          expired.number
     from rowlease.queue_settings s
@@ -35,7 +36,12 @@ begin
      select count(*) as number
        from (select from rowlease.queue q
               where c.scheduled > 0 and q.queue_name = s.queue_name and q.status = 'Scheduled'
-                and q.due_time <= v_now limit 1000) q) due
+                and q.due_time <= v_now and not q.returned limit 1000) q) due
+   cross join lateral (
+     select count(*) as number
+       from (select from rowlease.queue q
+              where c.scheduled > 0 and q.queue_name = s.queue_name and q.returned
+                and q.status <> 'Pending' limit 1000) q) declined
    cross join lateral (
      select count(*) as number
        from (select from rowlease.queue q

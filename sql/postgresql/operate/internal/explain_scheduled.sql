@@ -4,7 +4,7 @@
 --           'scheduled', message text
 -- errors:   none
 -- locks:    none
--- why:      a request of an unknown kind is due again within 30 s, each time it was declined.
+-- why:      a declined request is due again within 30 s.
 create or replace function rowlease_internal.explain_scheduled(
   p_request_id bigint, p_now timestamptz, out reason text, out message text
 ) language plpgsql stable
@@ -16,7 +16,9 @@ declare
 begin
   select * into v_request from rowlease.queue q where q.request_id = p_request_id;
   v_due := format('it is due at %s, in %s', v_request.due_time,
-                  date_trunc('second', v_request.due_time - p_now));
+                  date_trunc('second', v_request.due_time - p_now))
+           || case when v_request.returned
+                   then ', or when a worker that knows its kind has a free slot' else '' end;
   select w.reason, w.message into reason, message
     from rowlease_internal.explain_workers(v_request.queue_name, v_request.kind, p_now) w
    where w.reason <> 'no_worker' and v_request.due_time <= p_now + interval '30 seconds';

@@ -62,8 +62,11 @@ begin
   set @room = (select min(v.room) from (values (@room), (@p_slots), (@in_rate)) as v (room));
 end;
 if @room > 0
+begin
+  exec rowlease_internal.wake_declined @p_queue_name, @p_worker_id, @room;
   exec rowlease_internal.claim_carefully @p_queue_name, @p_worker_id, @p_now, @lease_ms, @policy, @room,
                                          @p_slots, @group_rate, @p_leased output, @p_more output;
+end;
 set @ids = cast(@p_leased as nvarchar(max));
 if @rate is not null or @group_rate is not null
   exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @ids, @p_now;

@@ -33,6 +33,10 @@ return
                   where q.QueueName = s.QueueName and q.Status = 'Scheduled' and q.DueTime <= @p_now)
                and not exists (
                  select 1 from rowlease.Queue as q
+                   with (forceseek (queue_declined (QueueName)), readpast, readcommittedlock)
+                  where q.QueueName = s.QueueName and q.Status = 'Scheduled' and q.Returned = 1)
+               and not exists (
+                 select 1 from rowlease.Queue as q
                    with (forceseek (queue_expiring (QueueName)), readpast, readcommittedlock)
                   where q.QueueName = s.QueueName and q.Status = 'Processing'
                     and q.LockExpiresTime <= @p_now)

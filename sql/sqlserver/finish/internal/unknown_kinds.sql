@@ -13,7 +13,7 @@ returns table
 as
 return
   select f.QueueName as queue_name, f.Kind as kind, f.UnknownSince as unknown_since,
-         cast(case when f.IsKnown = 1 then 2000 when f.UnknownMs < 4000 then 1000
+         cast(case when f.IsKnown = 1 then 30000 when f.UnknownMs < 4000 then 1000
                    when f.UnknownMs > 120000 then 30000 else f.UnknownMs / 4 end as bigint) as delay_ms,
          case when f.IsKnown = 0 and f.UnknownMs >= cast(f.Seconds as bigint) * 1000
               then concat(N'for ', f.Seconds, N' s no live worker of queue "', f.QueueName,

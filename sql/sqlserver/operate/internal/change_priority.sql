@@ -16,7 +16,7 @@ select q.RequestId, q.QueueName, q.Status, q.Priority,
   join rowlease.QueueSettings as s on s.QueueName = q.QueueName;
 delete from @old where Priority = NewPriority;
 update q
-   set Priority = o.NewPriority, Returned = case when q.Status = 'Pending' then 1 else 0 end
+   set Priority = o.NewPriority, Returned = case when q.Status = 'Pending' then 1 else q.Returned end
   from @old as o
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
          on q.RequestId = o.RequestId

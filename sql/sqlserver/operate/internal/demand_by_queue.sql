@@ -3,8 +3,8 @@
 -- returns:  p_demand -- a JSON array of objects: queue_name, demand, overdue
 -- errors:   51012 as take_lock
 -- locks:    the counts' lock, shared, while they are read
--- why:      it adds up counters. It reads the index of due requests only of a queue that has scheduled
---           requests, and the index of leases only of a queue that has leases, and at most 1,000
+-- why:      it adds up counters. It reads the indexes of due and of declined requests only of a queue
+--           that has scheduled requests, and the index of leases only of a queue that has leases, and at most 1,000
 --           entries of each. Of a queue with a rate, only requests that may start now count.
 --           Uncommitted counts are skipped; see sum_depth.
 create or alter procedure rowlease_internal.demand_by_queue @p_queue_name nvarchar(400), @p_demand xml output
@@ -31,9 +31,10 @@ set @p_demand = rowlease_internal.as_xml((
       select s.QueueName, s.MaxInFlight,
              coalesce(c.Processing, 0)
              + case when s.Paused = 1 then 0
-                    when allowed.room < coalesce(c.Pending, 0) + due.Number
+                    when allowed.room < coalesce(c.Pending, 0) + due.Number + declined.Number
                     then allowed.room + firing.Number
-                    else coalesce(c.Pending, 0) + due.Number + firing.Number end as Wanted,
+                    else coalesce(c.Pending, 0) + due.Number + declined.Number + firing.Number
+               end as Wanted,
              expired.Number as Overdue
         from rowlease.QueueSettings as s
         left join @counts as c on c.QueueName = s.QueueName
@@ -41,7 +42,14 @@ set @p_demand = rowlease_internal.as_xml((
          select count(*) as Number
            from (select top (1000) q.RequestId from rowlease.Queue as q with (readpast, readcommittedlock)
                   where c.Scheduled > 0 and q.QueueName = s.QueueName and q.Status = 'Scheduled'
-                    and q.DueTime <= @now) as d) as due
+                    and q.DueTime <= @now and q.Returned = 0) as d) as due
+       cross apply (
+         select count(*) as Number
+           from (select top (1000) q.RequestId
+                   from rowlease.Queue as q
+                     with (forceseek (queue_declined (QueueName)), readpast, readcommittedlock)
+                  where c.Scheduled > 0 and q.QueueName = s.QueueName and q.Status = 'Scheduled'
+                    and q.Returned = 1) as d) as declined
        cross apply (
          select count(*) as Number
            from (select top (1000) q.RequestId from rowlease.Queue as q with (readpast, readcommittedlock)

@@ -11,12 +11,14 @@ set nocount on;
 set xact_abort on;
 declare @queue nvarchar(100), @kind nvarchar(200), @due datetime2(6), @token bigint;
 declare @group nvarchar(200);
-declare @text nvarchar(400);
+declare @text nvarchar(400), @declined bit;
 select @queue = q.QueueName, @kind = q.Kind, @due = q.DueTime, @token = q.LockToken,
-       @group = q.GroupKey
+       @group = q.GroupKey, @declined = q.Returned
   from rowlease.Queue as q where q.RequestId = @p_request_id;
 set @text = concat(N'it is due at ', rowlease_internal.time_text(@due), N', in ',
-                   rowlease_internal.seconds_text(datediff_big(microsecond, @p_now, @due) / 1000000));
+                   rowlease_internal.seconds_text(datediff_big(microsecond, @p_now, @due) / 1000000),
+                   case when @declined = 1
+                        then N', or when a worker that knows its kind has a free slot' end);
 if @due <= dateadd(second, 30, @p_now)
   exec rowlease_internal.explain_workers @queue, @kind, @p_now, @p_reason output, @p_message output;
 if @p_reason is null or @p_reason = 'no_worker'

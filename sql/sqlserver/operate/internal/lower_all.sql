@@ -46,7 +46,7 @@ output inserted.RequestId, inserted.Priority, inserted.Status into @lowered (Req
  where Queue.Priority > @p_max_priority
 option (loop join, force order, maxdop 1);
 update q
-   set Priority = @p_max_priority, Returned = case when q.Status = 'Pending' then 1 else 0 end
+   set Priority = @p_max_priority, Returned = case when q.Status = 'Pending' then 1 else q.Returned end
   from @lowered as l
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock, readpast)
          on q.RequestId = l.RequestId

@@ -131,7 +131,8 @@ class Exchanger:
         with self._lock:
             self._leases.drop(over)
             self._waiting.extend(outcomes)
-            self.waiting_since = self.waiting_since or now()
+            # Another worker may wait for what this one declines, so that goes out at once.
+            self.waiting_since = -math.inf if outcomes.declined else self.waiting_since or now()
 
     @property
     def undelivered(self) -> int:
