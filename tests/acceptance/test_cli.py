@@ -669,6 +669,7 @@ nothing = None
 
 def write_tasks(folder: Path) -> None:
     (folder / "jobs.py").write_text(TASKS)
+    (folder / "chores.py").write_text(TASKS)
     (folder / "idle.py").write_text("x = 1\n")
     (folder / "broken.py").write_text("raise RuntimeError('this module is broken')\n")
     (folder / "needy.py").write_text("import no_such_library\n")
@@ -684,10 +685,10 @@ BAD_WORKERS = {
     "module that fails": (["broken"], r"RuntimeError: this module is broken"),
     "missing library": (["needy"], r"no_such_library"),
     "no module": ([""], r"give the module"),
-    "nothing": ([], r"Missing argument 'TASKS'"),
-    "two modules": (
-        ["jobs:double", "idle"],
-        r"unexpected argument 'idle'; to run the tasks of",
+    "nothing": ([], r"Missing argument 'TASKS...'"),
+    "two modules with one name": (
+        ["jobs", "chores"],
+        r"two tasks are named 'double' \(jobs.double and chores.double\)",
     ),
     "no slots": (["jobs", "--concurrency", "0"], r"--concurrency"),
     "weight of a word": (["jobs", "--queue", "web=x"], r"weight 'x' of 'web' is not from 1 to"),

@@ -30,7 +30,7 @@ def test_a_module_may_not_declare_a_queue_twice(
         "from rowlease import Queue\na = Queue('x')\nb = Queue('x')\n"
     )
     (tmp_path / "none.py").write_text("a = 1\n")
-    with pytest.raises(ConfigError, match="declares the queue x twice"):
+    with pytest.raises(ConfigError, match="twice: the queue x is declared twice"):
         load_queues("twice")
     assert load_queues("same:whatever") == [Queue("x")]
     with pytest.raises(ConfigError, match="there is neither a queue nor a task in none"):

@@ -50,8 +50,8 @@ def named_queues(
     return weights
 
 
-@click.command(context_settings={"allow_extra_args": True})
-@click.argument("tasks")
+@click.command
+@click.argument("tasks", nargs=-1, required=True)
 @click.option(
     "--queue",
     "queues",
@@ -86,7 +86,7 @@ def named_queues(
 @click.option(
     "--create-queues",
     is_flag=True,
-    help="First create missing queues as the module of TASKS declares them. This also needs the "
+    help="First create missing queues as the modules of TASKS declare them. This also needs the "
     "role rowlease_operator.",
 )
 @click.option(
@@ -152,7 +152,7 @@ def named_queues(
 @dsn_option
 @json_option
 def worker(
-    tasks: str,
+    tasks: tuple[str, ...],
     dsn: str | None,
     as_json: bool,
     health: str | None,
@@ -165,10 +165,9 @@ def worker(
     concurrency: int | None,
     **others: Unpack[WorkerKeywords],
 ) -> None:
-    """Lease requests, and run the tasks of a module.
+    """Lease requests, and run the tasks of one or several modules.
 
-    TASKS is `package.module`, for all tasks of the module, or `package.module:name`. For the tasks
-    of several modules, write a module that imports them, and give that module.
+    TASKS are `package.module`, for all tasks of a module, or `package.module:name`.
 
     \b
     SIGTERM, Ctrl-C  claim no more, and finish the running tasks; a second signal
@@ -177,11 +176,8 @@ def worker(
     """
     from rowlease.cli.declared_queues import create_missing
     from rowlease.cli.logs import set_up_logging, write_behind_stderr
-    from rowlease.tasks.loading import ONE_MODULE
     from rowlease.worker.settings import WorkerSettings
 
-    if more := click.get_current_context().args:
-        raise click.UsageError(f"unexpected argument {more[0]!r}; {ONE_MODULE}")
     settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)
     several = settings.processes > 1
     write_behind_stderr()
@@ -226,7 +222,7 @@ def database_of_tasks(dsn: str | None) -> Iterator[str]:
 
 
 def run_alone(
-    tasks: str,
+    tasks: tuple[str, ...],
     dsn: str,
     health: str | None,
     health_file: Path | None,
@@ -253,7 +249,7 @@ def run_alone(
 
 
 def run_supervised(
-    tasks: str, dsn: str, fd: int, settings: WorkerSettings, *, is_counted: bool
+    tasks: tuple[str, ...], dsn: str, fd: int, settings: WorkerSettings, *, is_counted: bool
 ) -> None:
     """Run one worker of a supervisor, and send reports to the supervisor.
 
@@ -276,7 +272,7 @@ def run_supervised(
 
 
 def run_supervisor(
-    _tasks: str,
+    _tasks: tuple[str, ...],
     dsn: str,
     health: str | None,
     health_file: Path | None,
@@ -317,7 +313,9 @@ def run_supervisor(
 
 
 @contextmanager
-def open_worker(tasks: str, dsn: str, settings: WorkerSettings, events: Events) -> Iterator[Worker]:
+def open_worker(
+    tasks: tuple[str, ...], dsn: str, settings: WorkerSettings, events: Events
+) -> Iterator[Worker]:
     """Make a worker. Its store is closed at the end of the block."""
     from rowlease.client.database import connect
     from rowlease.store import redact
@@ -325,7 +323,7 @@ def open_worker(tasks: str, dsn: str, settings: WorkerSettings, events: Events) 
     from rowlease.worker import Worker
 
     sys.path.insert(0, "")
-    found = load_tasks(tasks)
+    found = load_tasks(*tasks)
     with connect(dsn, application_name="rowlease worker") as store:
         worker = Worker.of(store, found, settings, events)
         logging.getLogger("rowlease").info("rowlease worker at %s", redact(dsn))

@@ -23,21 +23,24 @@ Place = tuple[str, str, str]
 #: The forms in which a caller may give tasks: a path for `load_tasks`, one or several tasks, or a
 #: registry.
 Tasks = str | Task[..., Any] | Iterable[Task[..., Any]] | Registry
-#: The advice for a caller who gives several modules.
-ONE_MODULE = "to run the tasks of several modules, import these tasks in one module, and give that"
 
 
-def load_tasks(path: str) -> Registry:
-    """Import a module and collect its tasks.
+def load_tasks(*paths: str) -> Registry:
+    """Import modules and collect their tasks.
 
     Args:
-        path: `package.module` for all tasks of a module; `package.module:name` for the task with
+        paths: `package.module` for all tasks of a module; `package.module:name` for the task with
             that name in the module, or for all tasks of the list or module with that name.
 
     Raises:
-        ConfigError: the module cannot be imported, or has nothing with that name.
-        UnknownTask: no task was found.
+        ConfigError: a module cannot be imported, or has nothing with that name; or two tasks have
+            one name.
+        UnknownTask: a module has no task.
     """
+    return Registry(one for path in paths for one in _tasks_of(path))
+
+
+def _tasks_of(path: str) -> list[Task[..., Any]]:
     module_name, _, attribute = path.partition(":")
     found: object = import_named(module_name)
     for part in attribute.split(".") if attribute else ():
@@ -53,30 +56,30 @@ def load_tasks(path: str) -> Registry:
     tasks = [one for one in found if isinstance(one, Task)] if isinstance(found, Iterable) else []
     if not tasks:
         raise UnknownTask(f"there is no task in {path}; decorate functions with @rowlease.task")
-    return Registry(tasks)
+    return tasks
 
 
-def load_queues(path: str) -> list[Queue]:
-    """Import a module, and collect the queues that it declares and the queues of its tasks.
+def load_queues(*paths: str) -> list[Queue]:
+    """Import modules, and collect the queues that they declare and the queues of their tasks.
 
     Args:
-        path: the same as for `load_tasks`. A name after the colon is ignored.
+        paths: the same as for `load_tasks`. A name after the colon is ignored.
 
     Raises:
-        ConfigError: the module cannot be imported, has no queue, or declares a queue twice.
+        ConfigError: a module cannot be imported, there is no queue, or one is declared twice.
     """
-    module_name = path.partition(":")[0]
-    values = list(vars(import_named(module_name)).values())
+    modules = [import_named(path.partition(":")[0]) for path in paths]
+    values = [value for module in modules for value in vars(module).values()]
     tasks = [one for one in values if isinstance(one, Task)]
     found: dict[str, Queue] = {}
     for one in [*values, *(task.queue for task in tasks)]:
         if isinstance(one, Queue) and found.setdefault(one, one).settings != one.settings:
-            raise ConfigError(f"the module {module_name} declares the queue {one} twice")
+            raise ConfigError(f"{', '.join(paths)}: the queue {one} is declared twice")
     for task in tasks:
         name = task.queue or DEFAULT_QUEUE
         found.setdefault(name, Queue(name))
     if not found:
-        raise ConfigError(f"there is neither a queue nor a task in {module_name}")
+        raise ConfigError(f"there is neither a queue nor a task in {', '.join(paths)}")
     return list(found.values())
 
 
@@ -98,7 +101,9 @@ def import_named(name: str) -> ModuleType:
     if "/" in name or name.startswith("."):
         raise ConfigError(f"{name} is a path; give the name of the module: package.module")
     if "," in name or " " in name:
-        raise ConfigError(f"{name!r} is not the name of one module; {ONE_MODULE}")
+        raise ConfigError(
+            f"{name!r} is not the name of one module; write each as a word of its own"
+        )
     try:
         return importlib.import_module(name)
     except ConfigError:
