@@ -39,6 +39,11 @@ class Asked(NamedTuple):
     dedup: str | None = None
     server: int = 0
 
+    @property
+    def may_be_duplicate(self) -> bool:
+        """Whether it enqueued nothing, because of its key."""
+        return self.answer == "duplicate" or (self.answer == "repeat" and self.dedup is not None)
+
 
 class Change(NamedTuple):
     """A change of a request's row that the database kept; times are in seconds of its clock.
@@ -86,7 +91,7 @@ class Report(NamedTuple):
 
     Attributes:
         verb: complete, fail, `give up` for a failure without a retry, abandon, snooze or renew.
-        answer: an outcome, or unknown.
+        answer: an outcome; accepted, for ok or repeat; or unknown.
     """
 
     request: int
@@ -125,7 +130,7 @@ class History:
     """What happened, in any order; changes and ends of batches in the database's.
 
     Attributes:
-        pays: whether the outcome of this worker is in one transaction with an effect.
+        pays: whether this request is completed in one transaction with an effect.
         is_drained: whether the run went on until nothing was left to do.
         final: the status of each request at the end; None if nobody looked.
         max_crashes: the queue's setting.
@@ -133,7 +138,7 @@ class History:
     """
 
     events: list[Event] = field(default_factory=list)
-    pays: Callable[[str], bool] = lambda by: False
+    pays: Callable[[Change], bool] = lambda row: False
     is_drained: bool = True
     final: dict[int, str] | None = None
     max_crashes: int = 3
@@ -231,7 +236,8 @@ def _of(kind: type[E], events: Iterable[object]) -> list[E]:
 
 
 def _acknowledged(history: History) -> list[Asked]:
-    return [one for one in _of(Asked, history.events) if one.answer in ("ok", "repeat")]
+    calls = _of(Asked, history.events)
+    return [one for one in calls if one.answer in ("ok", "repeat") and not one.may_be_duplicate]
 
 
 class _Checker:
@@ -441,6 +447,11 @@ class _Checker:
         for call in self.asked:
             wanted |= dict.fromkeys(call.numbers, call.answer)
             kept = sum(number in made for number in call.numbers)
+            if call.may_be_duplicate:
+                for number, id in zip(call.numbers, call.ids, strict=True):
+                    if id not in self.first or self.first[id].dedup != call.dedup:
+                        self.broken("duplicate of nothing", number, id)
+                continue
             match call.answer:
                 case "unknown":
                     if kept not in (0, len(call.numbers)):
@@ -449,10 +460,6 @@ class _Checker:
                     for number in call.numbers:
                         if number in made:
                             self.broken("refused and enqueued", number)
-                case "duplicate":
-                    for number, id in zip(call.numbers, call.ids, strict=True):
-                        if id not in self.first or self.first[id].dedup != call.dedup:
-                            self.broken("duplicate of nothing", number, id)
                 case _:
                     self.acknowledged(call, made, named)
         for number in made.keys() - wanted.keys():
@@ -477,8 +484,8 @@ class _Checker:
     def lost_part(self, made: dict[int, list[int]]) -> None:
         """Of one producer, who calls one after the other, a failover loses the last calls."""
         gone: dict[tuple[str, int], int] = {}
-        for call in self.asked:
-            if call.answer not in ("ok", "repeat") or call.server == self.server:
+        for call in _acknowledged(self.history):
+            if call.server == self.server:
                 continue
             for number in call.numbers:
                 if number not in made:
@@ -505,19 +512,20 @@ class _Checker:
                 continue
             lease = report.request, report.token
             end, is_end = self.ends.get(lease), report.verb != "renew"
-            if report.answer == "ok":
+            if report.answer in ("ok", "accepted"):
+                is_first = report.answer == "ok"
                 if lease not in self.granted:
                     self.broken("outcome of a stranger", *lease)
                 elif is_end and end is None:
                     later = [t for id, t in self.granted if id == lease[0] and t > lease[1]]
                     kept = "late outcome" if later else "outcome lost"
                     self.broken(kept, *lease, report.verb)
-                elif is_end and (report.verb == "complete") != (end == "Complete"):
+                elif is_end and is_first and (report.verb == "complete") != (end == "Complete"):
                     # A request that was asked to stop is cancelled with any other outcome.
                     self.broken("outcome lost", *lease, report.verb)
-                if is_end and lease in accepted:
-                    self.broken("two outcomes", *lease)
-                if is_end:
+                if is_end and is_first:
+                    if lease in accepted:
+                        self.broken("two outcomes", *lease)
                     accepted.add(lease)
             elif report.answer == "repeat" and end is None:
                 self.broken("repeat of nothing", *lease)
@@ -537,8 +545,7 @@ class _Checker:
             elif tokens != [row.token]:
                 self.broken("effect of another lease", id, tokens[0], row.token)
         for id, row in self.rows.items():
-            pays = row.status == "Complete" and self.history.pays(row.by or "")
-            if pays and id not in done:
+            if row.status == "Complete" and self.history.pays(row) and id not in done:
                 self.broken("outcome without an effect", id, row.by)
 
     # -- the end

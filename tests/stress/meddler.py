@@ -93,6 +93,11 @@ class CutOff(Proxy):
         self.packets = 0
         self.met = False
 
+    def cut_next(self, *, arrives: bool) -> None:
+        """Cut off whoever sends the next packet."""
+        with self._turn:
+            self._at, self._arrives, self.met = self.packets + 1, arrives, False
+
     def passes(self, client: int, data: bytes, is_answer: bool) -> bool:
         with self._turn:
             if client in self._cut or (self.met and self._is_death):

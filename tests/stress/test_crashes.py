@@ -1,42 +1,20 @@
-"""Crashes of the database while claims commit asynchronously lose and double nothing.
+"""What a crash of the database does to claims, which do not wait until they are on disk.
 
-A worker's claims do not wait until they are on disk, so a crash may undo some of them. Each client
-here does what a worker does, with the effect of its task in the transaction of the outcome.
-
-`ROWLEASE_STRESS_CRASHES=200 pytest tests/stress/test_crashes.py` is the long form; what was seen is
-printed (`-s` shows it).
+Crashes at any moment are among the faults of test_faults.
 """
 
 from __future__ import annotations
 
-import os
-import random
-import sys
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from rowlease.errors import StoreError
-from rowlease.model import LeasedRequest, NewRequest, Outcome
-from rowlease.store import Store, open_store
-from tests.stress.replicas import PATIENCE, Seed, Server, until
+from rowlease.model import NewRequest, Outcome
+from rowlease.store import open_store
+from tests.stress.replicas import Seed, Server, until
 from tests.stress.test_failover import workers
-
-CRASHES = int(os.environ.get("ROWLEASE_STRESS_CRASHES", "3"))
-CLIENTS = 3
-#: Requests of one call of a producer.
-BATCH = 5
-#: Requests to enqueue from one crash to the next, at least.
-BETWEEN_CRASHES = 60
-LEASE = timedelta(seconds=2)
 
 
 @pytest.fixture
@@ -44,9 +22,6 @@ def server(seed: Seed, tmp_path: Path) -> Iterator[Server]:
     """A server that writes its log only for commits that wait for it, and once in ten seconds."""
     settings = {"synchronous_commit": "on", "wal_writer_delay": "10s"}
     server = Server(seed, tmp_path / "one", more=settings)
-    server.ask("create table effect (n bigint)")
-    often = '{"max_attempts": 999, "max_crashes": 999}'
-    server.ask(f"select rowlease.configure_queue('default', '{often}')")
     try:
         yield server
     finally:
@@ -111,86 +86,3 @@ def test_a_claim_waits_for_the_disk_by_default(server: Server) -> None:
         server.crash()
         assert row(server) == [("Processing", 1, 0)]
         assert store.complete([held]) == [Outcome.OK]
-
-
-def finish(store: Store, own: psycopg.Connection, request: LeasedRequest) -> Outcome:
-    """Write the effect of a request and its outcome in one transaction, or neither."""
-    own.execute("insert into effect values ((%s::json ->> 'n')::bigint)", (request.payload,))
-    (outcome,) = store.complete([request], connection=own)
-    if outcome is Outcome.OK:
-        own.commit()
-    else:
-        own.rollback()
-    return outcome
-
-
-class Load:
-    """Producers and clients that go on through crashes, and what they were told."""
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
-        self.seen: Counter[str] = Counter()
-        self.acknowledged: set[int] = set()
-        self.unknown: set[int] = set()
-        self.stop = threading.Event()
-        self.is_enough = threading.Event()
-        self._number = 0
-
-    def has_acknowledged(self, count: int) -> bool:
-        return len(self.acknowledged) >= count
-
-    def produce(self) -> None:
-        with closing(open_store(self.dsn)) as store:
-            while not self.is_enough.is_set():
-                numbers = range(self._number, self._number + BATCH)
-                self._number += BATCH
-                requests = [NewRequest(kind="k", payload=f'{{"n": {n}}}') for n in numbers]
-                try:
-                    store.enqueue_many("default", requests)
-                except StoreError:
-                    self.unknown.update(numbers)
-                else:
-                    self.acknowledged.update(numbers)
-
-    def work(self, worker: str) -> None:
-        with closing(open_store(self.dsn)) as store:
-            while not self.stop.is_set():
-                try:
-                    claim = store.dequeue(
-                        worker, ["default"], 4, lease=LEASE, asynchronous_commit=True
-                    )
-                    with psycopg.connect(self.dsn, connect_timeout=5) as own:
-                        for request in claim.requests:
-                            self.seen[finish(store, own, request).value] += 1
-                    if not claim.requests:
-                        self.stop.wait(0.01)
-                except (psycopg.OperationalError, StoreError):
-                    self.seen["errors"] += 1
-                    self.stop.wait(0.01)
-
-
-@pytest.mark.timeout(120 + 10 * CRASHES)
-def test_crashes_at_any_moment_lose_and_double_nothing(server: Server) -> None:
-    at = random.Random(7)
-    load = Load(server.dsn)
-    with ThreadPoolExecutor(CLIENTS + 1) as pool:
-        calls = [pool.submit(load.produce)]
-        calls += [pool.submit(load.work, f"w{number}") for number in range(CLIENTS)]
-        try:
-            for _ in range(CRASHES):
-                enough = len(load.acknowledged) + BETWEEN_CRASHES + at.randrange(BETWEEN_CRASHES)
-                until("requests come in", partial(load.has_acknowledged, enough))
-                server.crash()
-            load.is_enough.set()
-            until("all is done", lambda: not row(server), PATIENCE + CRASHES)
-        finally:
-            load.is_enough.set()
-            load.stop.set()
-        for call in calls:
-            call.result()
-    effects = [n for (n,) in server.ask("select n from effect order by n")]
-    finished = server.ask("select (payload ->> 'n')::bigint from rowlease.requests order by 1")
-    assert effects == [n for (n,) in finished]
-    assert len(effects) == len(set(effects))
-    assert load.acknowledged <= set(effects) <= load.acknowledged | load.unknown
-    sys.stdout.write(f"\n{CRASHES} crashes: {dict(load.seen)}, {len(effects)} effects\n")

@@ -1,0 +1,84 @@
+"""The tasks of the fault runner, and a worker that writes down what it was answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+
+from rowlease import current, task
+from rowlease.errors import StoreUnavailable
+from rowlease.events import Abandoned, Claimed, Event, Events, Failed, Finished, LeaseLostEvent
+from rowlease.worker import Worker
+from tests.stress.history import Report, Told
+from tests.stress.witness import EFFECT
+
+#: The database, for tasks; their processes inherit it.
+DSN = "ROWLEASE_FAULTS_DSN"
+LEASE = timedelta(seconds=1)
+SLOTS = 3
+SOON = timedelta(milliseconds=50)
+VERBS: dict[type[Event], str] = {Finished: "complete", Abandoned: "abandon"}
+
+
+@task(retry_base=SOON)
+def pay(n: int) -> None:
+    """An effect, and the outcome in its transaction."""
+    attempt = current()
+    with psycopg.connect(os.environ[DSN], connect_timeout=5) as own:
+        own.execute(EFFECT, (attempt.request_id, attempt.lock_token))
+        attempt.complete(own, {"n": n})
+
+
+@task(retry_base=SOON)
+def answer(n: int) -> dict[str, int]:
+    return {"n": n}
+
+
+@task(retry_base=SOON)
+def stumble(n: int) -> dict[str, int]:
+    if current().attempt == 1:
+        raise RuntimeError("the first attempt fails")
+    return {"n": n}
+
+
+def work(dsn: str, ledger: Path, executor: str) -> None:
+    """Be a worker until a signal comes; each answer is a line of the ledger."""
+    # Until it takes signals itself; one may come before.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    os.environ[DSN] = dsn
+    file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    events = Events()
+    worker = Worker(dsn, __name__, concurrency=SLOTS, executor=executor, lease=LEASE, events=events)
+
+    def note(event: Event) -> None:
+        match event:
+            case Claimed(requests=requests):
+                noted: list[Told | Report] = [
+                    Told(one.request_id, one.lock_token, worker.worker_id) for one in requests
+                ]
+            case LeaseLostEvent(request=request, outcome=outcome):
+                # Whether to a renewal or to an outcome.
+                lease = request.request_id, request.lock_token
+                noted = [Report(*lease, "renew", outcome.value, worker.worker_id)]
+            case Finished(request=request) | Failed(request=request) | Abandoned(request=request):
+                dead = isinstance(event, Failed) and event.dead
+                verb = VERBS.get(type(event), "give up" if dead else "fail")
+                lease = request.request_id, request.lock_token
+                noted = [Report(*lease, verb, "accepted", worker.worker_id)]
+            case _:
+                return
+        lines = "".join(f"{json.dumps([type(one).__name__, *one])}\n" for one in noted)
+        os.write(file, lines.encode())
+
+    events.subscribe(note, Claimed, Finished, Failed, Abandoned, LeaseLostEvent)
+    while True:  # as a supervisor does if the database is away when its worker starts
+        with suppress(StoreUnavailable):
+            worker.run()
+            return
