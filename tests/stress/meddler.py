@@ -82,7 +82,8 @@ class CutOff(Proxy):
 
     Attributes:
         packets: how many the client has sent.
-        met: whether it sent that one.
+        first_call: the number of the first that calls a routine.
+        met: whether the client sent the packet to cut off.
     """
 
     def __init__(self, dsn: str, at: int = 0, arrives: bool = False, is_death: bool = False):
@@ -90,7 +91,7 @@ class CutOff(Proxy):
         self._at, self._arrives, self._is_death = at, arrives, is_death
         self._cut: set[int] = set()
         self._turn = threading.Lock()
-        self.packets = 0
+        self.packets = self.first_call = 0
         self.met = False
 
     def cut_next(self, *, arrives: bool) -> None:
@@ -103,6 +104,8 @@ class CutOff(Proxy):
             if client in self._cut or (self.met and self._is_death):
                 return False
             self.packets += not is_answer
+            if b"rowlease." in data and not is_answer:
+                self.first_call = self.first_call or self.packets
             if is_answer or self.packets != self._at:
                 return True
             self.met = True
