@@ -18,6 +18,11 @@ def leave_a_thread() -> None:
 
 
 @task
+def whoami() -> int:
+    return os.getpid()
+
+
+@task
 def close_all() -> None:
     """Close all descriptors, as a process does to become a daemon."""
     os.closerange(3, 256)

@@ -14,16 +14,15 @@ from typing import Any
 
 import pytest
 
-from rowlease.events import ChildDied, Finished
+from rowlease.events import ChildDied, Event, Events, Finished
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks.loading import set_up
 from rowlease.tasks.task import Registry
+from rowlease.worker import Worker
 from rowlease.worker.slots.child_process import ChildProcess
 from tests.acceptance import child_tasks
-from tests.acceptance.child_tasks import (
-    TASKS,
-)
+from tests.acceptance.child_tasks import TASKS, whoami
 from tests.acceptance.test_supervisor import working as supervised
 from tests.acceptance.workers import errors, line, worker_process
 from tests.acceptance.workers import working as working_with
@@ -156,3 +155,18 @@ def test_a_child_that_is_killed_before_it_is_ready_is_started_again(
         code, summary = command.ended()
     assert (code, summary["finished"], summary["crashed"]) == (0, 1, 1)
     assert summary.get("restarts", 0) == 0
+
+
+def test_a_child_runs_at_most_so_many_requests(store: Store, sql: Sql) -> None:
+    store.enqueue_many("default", [NewRequest(kind="whoami")] * 25)
+    seen: list[Event] = []
+    events = Events()
+    events.subscribe(seen.append)
+    worker = Worker(
+        store, [whoami], burst=True, concurrency=2, max_tasks_per_child=4, events=events
+    )
+    assert worker.run().finished == 25
+    counts = sql("select count(*) from rowlease.queue_history group by result::text")
+    assert max(count for (count,) in counts) <= 4
+    assert len(counts) >= 7
+    assert not [one for one in seen if isinstance(one, ChildDied)]

@@ -18,7 +18,7 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.model import Held
+from rowlease.model import Held, NewRequest
 from rowlease.store import Store, engine_of, migrate, open_store
 from rowlease.store.error_codes import ERROR_TEXTS
 from rowlease.store.routines import Routine, all_files, load_routines
@@ -206,6 +206,37 @@ def test_an_answer_that_is_cut_may_have_done_what_was_asked(
 
 
 # -- transactions --------------------------------------------------------------------------------
+
+
+def enqueue_two(store: Store) -> list[list[Any]]:
+    new = [NewRequest(kind="a")]
+    return store.in_transaction(
+        lambda connection: [
+            store.enqueue_many(queue, new, connection=connection) for queue in ("one", "two")
+        ]
+    )
+
+
+def test_several_calls_are_one_transaction_of_the_store(store: Store, server: FakeServer) -> None:
+    server.answer("exec rowlease.enqueue", Rows((7, "ok", 1)))
+    assert [[one.request_id for one in each] for each in enqueue_two(store)] == [[7], [7]]
+    calls = [one for one in sent(server) if one != "sp_unprepare"]
+    assert calls == ["begin", "sp_prepexec", "sp_prepexec", "commit"]
+    server.forget()
+    assert store.depth()[0].pending == 5
+    assert sent(server) == ["set lock_timeout 10000; exec rowlease.depth null"]
+
+
+@pytest.mark.parametrize("code", [51002, 51005, 1205])
+def test_an_error_rolls_the_transaction_of_the_store_back(
+    store: Store, server: FakeServer, code: int
+) -> None:
+    server.answer("exec rowlease.enqueue", Failure(code, "refused"))
+    with pytest.raises(ERRORS[code]):
+        enqueue_two(store)
+    assert "commit" not in sent(server)
+    server.forget()
+    assert store.depth()[0].pending == 5
 
 
 def test_the_driver_begins_a_new_transaction_after_one_that_an_error_ended(

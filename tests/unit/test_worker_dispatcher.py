@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,7 @@ class Slot:
         self.held: deque[Lease | None] = deque()
         self.end_reason: str | None = None
         self.num_blocked = 0
+        self.may_run = math.inf
         self.take_back_at: float | None = None
         self.since: float | None = None
         self.kills = 0
@@ -47,6 +49,10 @@ class Slot:
     @property
     def num_slots(self) -> int:
         return int(self.end_reason is None)
+
+    @property
+    def num_left(self) -> float:
+        return self.may_run
 
     @property
     def load(self) -> int:
@@ -260,6 +266,14 @@ def test_prefetch_is_a_bound(clock: Clock) -> None:
     assert world.dispatcher.capacity == 16
     world.learn(10, count=20)
     assert world.dispatcher.capacity == 2
+
+
+def test_a_slot_gets_no_more_than_it_may_still_run(clock: Clock) -> None:
+    world = World(clock, slots=2)
+    world.learn(TINY)
+    world.runners[0].may_run = 3
+    world.take(10)
+    assert [slot.load for slot in world.runners] == [3, 7]
 
 
 def test_prefetch_grows_with_the_number_of_known_run_times(clock: Clock) -> None:

@@ -75,6 +75,11 @@ def named_queues(
 @click.option(
     "--prefetch", type=click.IntRange(0), help="The maximum number of requests prefetched per slot."
 )
+@click.option(
+    "--max-tasks-per-child",
+    type=click.IntRange(1),
+    help="The number of requests that a child process runs before another one replaces it.",
+)
 @click.option("--lease", type=duration, help="A lease's duration. Default: the queue's setting.")
 @click.option(
     "--consumer-priority",

@@ -40,6 +40,8 @@ class WorkerSettings:
             setting of each queue. Other workers get the requests of a dead worker after this time.
         consumer_priority: the priority of this worker; workers with a larger number get requests
             first.
+        max_tasks_per_child: how many requests a child process runs before another one replaces it,
+            which bounds what tasks leak. None means no limit.
         burst: whether to stop when nothing runs and no request may start now. Requests that are
             scheduled or paused, or that wait for a rate or a batch, stay (decision 99 in
             docs/decisions).
@@ -61,6 +63,7 @@ class WorkerSettings:
     prefetch: int | None = None
     lease: timedelta | None = None
     consumer_priority: int = 0
+    max_tasks_per_child: int | None = None
     burst: bool = False
     grace: timedelta = timedelta(seconds=30)
     cancel_grace: timedelta = timedelta(seconds=10)
@@ -74,6 +77,10 @@ class WorkerSettings:
             raise ConfigError(f"processes is {self.processes}; it must be 1 or more")
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"concurrency is {self.concurrency}; it must be 1 or more")
+        if self.max_tasks_per_child is not None and self.max_tasks_per_child < 1:
+            raise ConfigError(
+                f"max_tasks_per_child is {self.max_tasks_per_child}; it must be 1 or more"
+            )
         if self.prefetch is not None and self.prefetch < 0:
             raise ConfigError(f"prefetch is {self.prefetch}; it must be 0 or more")
 
@@ -90,6 +97,7 @@ class WorkerKeywords(TypedDict, total=False):
     prefetch: int | None
     lease: timedelta | None
     consumer_priority: int
+    max_tasks_per_child: int | None
     burst: bool
     grace: timedelta
     cancel_grace: timedelta

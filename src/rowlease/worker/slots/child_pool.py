@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.outcomes import Ended
-from rowlease.worker.slots.child_process import ChildProcess
+from rowlease.worker.slots.child_process import RETIRED, ChildProcess
 from rowlease.worker.slots.slot import Death
 from rowlease.worker.timings import SLOTS_SHUTDOWN
 
@@ -34,6 +35,7 @@ class ChildPool:
     Args:
         set_up: the message that sets up a child (`rowlease.tasks.loading.set_up`).
         count: the number of children to keep running.
+        max_tasks: how many requests a child runs; then another one replaces it.
 
     Attributes:
         runners: the children that are running, whether ready or not.
@@ -42,10 +44,13 @@ class ChildPool:
 
     unit = "process"
 
-    def __init__(self, set_up: dict[str, Any], count: int, events: Events) -> None:
+    def __init__(
+        self, set_up: dict[str, Any], count: int, events: Events, max_tasks: float = math.inf
+    ) -> None:
         self.runners: list[ChildProcess] = []
         self.num_deaths = 0
         self._set_up = set_up
+        self._max_tasks = max_tasks
         self._count = count
         self._events = events
         self._starts = [(0.0, slot) for slot in range(count)]
@@ -85,6 +90,8 @@ class ChildPool:
         until = min((start[0] for start in self._starts), default=at + pause)
         pause = max(0.0, min(pause, until - at))
         for child in self.runners:
+            if child.is_spent and child.end_reason is None:
+                child.retire()
             self._watch_writing(child)
             child.kill_if_pipe_closed(at)
             child.begin_wait()
@@ -133,7 +140,7 @@ class ChildPool:
 
     def _start(self, slot: int) -> None:
         try:
-            child = ChildProcess(slot, self._set_up)
+            child = ChildProcess(slot, self._set_up, self._max_tasks)
         except OSError as error:
             self._deaths.append(Death(f"could not be started: {error}", None, []))
             self._start_later(slot)
@@ -184,6 +191,9 @@ class ChildPool:
             self._selector.unregister(child.requests_fd)
         self.runners.remove(child)
         how = child.close()
+        if how == RETIRED:
+            self._start(child.slot)
+            return
         self._import_error = self._import_error or child.import_error
         self.num_deaths += 1
         self._deaths.append(Death(how, running, others))

@@ -234,7 +234,7 @@ class Dispatcher:
     def _give(self, at: float) -> None:
         """Distribute the backlog over the runners that have room, idle ones first."""
         room = {
-            one: one.num_slots * (1 + self.ahead) - one.load
+            one: int(min(one.num_slots * (1 + self.ahead) - one.load, one.num_left))
             for one in sorted(self._slots.runners, key=lambda each: each.load)
             if one.num_slots > one.num_blocked and one.take_back_at is None
         }

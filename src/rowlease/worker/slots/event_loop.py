@@ -8,6 +8,7 @@ can only be cancelled, not killed. A coroutine that blocks the loop delays all s
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 import traceback
@@ -52,6 +53,7 @@ class EventLoop:
     """
 
     num_deaths = 0
+    num_left = math.inf
 
     def __init__(self, tasks: Registry, count: int, unit: str, events: Events) -> None:
         self.unit = unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError
@@ -32,18 +33,20 @@ class Executor(NamedTuple):
         concurrency: the number of slots.
         prefetch: the maximum number of requests to prefetch for each slot.
         set_up: the message that sets up a child process; None for other executors.
+        max_tasks: how many requests a child process runs.
     """
 
     name: str
     concurrency: int
     prefetch: int
     set_up: dict[str, Any] | None
+    max_tasks: float
 
     def slots(self, tasks: Registry, events: Events) -> ChildPool | EventLoop:
         """Create the slots without starting them."""
         if self.set_up is None:
             return EventLoop(tasks, self.concurrency, self.name, events)
-        return ChildPool(self.set_up, self.concurrency, events)
+        return ChildPool(self.set_up, self.concurrency, events, self.max_tasks)
 
 
 def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
@@ -62,12 +65,18 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
                     f"task {task.name} is not an `async def`, so it cannot run as a coroutine; "
                     "the executor 'thread' runs both"
                 )
+    if settings.max_tasks_per_child and name != "process":
+        raise ConfigError(
+            f"max_tasks_per_child is {settings.max_tasks_per_child}, but the executor {name!r} has "
+            "no child processes"
+        )
     slots, ahead = DEFAULTS[name]
     return Executor(
         name,
         settings.concurrency or slots or max(1, usable_cores() // settings.processes),
         ahead if settings.prefetch is None else settings.prefetch,
         set_up(tasks) if name == "process" else None,
+        settings.max_tasks_per_child or math.inf,
     )
 
 

@@ -32,6 +32,7 @@ class Runner(Protocol):
         num_slots: the number of slots that can run requests now.
         num_blocked: how many of them have been running one request for a long time.
         num_idle: how many of them would run another request at once.
+        num_left: how many more requests it may be given.
         take_back_at: when to call `finish_take_back`; None if `start_take_back` was not called.
     """
 
@@ -46,6 +47,8 @@ class Runner(Protocol):
     def num_idle(self) -> int: ...
     @property
     def num_busy(self) -> int: ...
+    @property
+    def num_left(self) -> float: ...
 
     def give(self, leases: Sequence[Lease]) -> None:
         """Run these requests, in this order."""
