@@ -51,7 +51,7 @@ grant execute on function rowlease.enqueue, rowlease.enqueue_many, rowlease.begi
    to rowlease_producer;
 
 grant execute on function rowlease.dequeue, rowlease.complete, rowlease.complete_and_enqueue, rowlease.fail,
-                          rowlease.abandon, rowlease.snooze,
+                          rowlease.abandon, rowlease.expire, rowlease.snooze,
                           rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain,
                           rowlease.finish_batches, rowlease.worker_heartbeat,
                           rowlease.remove_worker, rowlease.advance_ids, rowlease.depth, rowlease.listen,

@@ -42,6 +42,7 @@ grant execute on rowlease.complete to rowlease_worker;
 grant execute on rowlease.complete_and_enqueue to rowlease_worker;
 grant execute on rowlease.fail to rowlease_worker;
 grant execute on rowlease.abandon to rowlease_worker;
+grant execute on rowlease.expire to rowlease_worker;
 grant execute on rowlease.snooze to rowlease_worker;
 grant execute on rowlease.decline to rowlease_worker;
 grant execute on rowlease.disown to rowlease_worker;

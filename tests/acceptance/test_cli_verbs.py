@@ -214,6 +214,7 @@ def test_every_method_of_a_client_has_a_command() -> None:
     assert {as_commands.get(name, name) for name in handle} <= set(requests)
     assert public(Client) == {
         *("enqueue", "enqueue_many", "enqueue_untyped"),  # rowlease enqueue, --lines
+        "enqueue_batch",  # --batch-id, --after
         *("find", "get", "requests"),  # rowlease requests
         *("queues", "batch"),
         *("bind", "store", "open", "close"),  # of the program: a connection, all routines, a life

@@ -50,6 +50,17 @@ def act(do: str = "ok", **given: Any) -> Any:
     return {"did": do, **given}
 
 
+def test_a_drain_does_not_start_what_has_expired(client: Client) -> None:
+    with frozen(client, NEW_YEAR) as clock:
+        late = client.enqueue(act.with_options(expires=timedelta(minutes=1)))
+        clock.advance(minutes=2)
+        client.enqueue(act.with_options(expires=timedelta(minutes=1)))
+        assert [ran.outcome for ran in drain(client, act)] == ["ok"]
+    read = late.read()
+    assert read
+    assert (read.status, read.last_error) == ("Cancelled", "it expired before it started")
+
+
 @task
 async def later(name: str) -> str:
     return f"hello {name}"

@@ -142,6 +142,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "complete_and_enqueue": lambda s: s.complete_and_enqueue(leased(s), None, "default", REQUEST),
     "fail": lambda s: s.fail([leased(s)], [Failure("x")]),
     "abandon": lambda s: s.abandon([leased(s)]),
+    "expire": lambda s: s.expire([leased(s)]),
     "snooze": lambda s: s.snooze([leased(s)], [timedelta(minutes=1)]),
     "decline": lambda s: s.decline([leased(s)], ["x"]),
     "disown": lambda s: (leased(s), len(s.disown("w", ["default"], [])))[1],

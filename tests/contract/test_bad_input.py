@@ -39,7 +39,8 @@ WEIGHTS = (
 )
 SCHEDULE = (
     "a schedule needs a name without a blank at its end, a cron expression of five fields (minute "
-    "hour day month weekday), a time zone and a catch-up of 1 to 1000 firings"
+    "hour day month weekday) or six (the first for seconds), a time zone and a catch-up of 1 to "
+    "1000 firings"
 )
 BLANK = "a name or key ends in a blank; leave the blank out"
 RANGE = 'a setting of queue "default" is out of range'

@@ -144,7 +144,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_the_routine_counts_the_fields_of_an_expression_itself(store: Session) -> None:
-    for cron in ("@daily", "* * * * * *", ""):
+    for cron in ("@daily", "* * * * * * *", ""):
         with pytest.raises(InvalidRequest, match="five fields"):
             unread(store, "s", cron)
 

@@ -21,8 +21,9 @@ PRODUCER = EVERYONE | {
     "end_run", "listen",
 }  # fmt: skip
 WORKER = EVERYONE | {
-    "dequeue", "complete", "complete_and_enqueue", "fail", "abandon", "snooze", "decline", "disown",
-    "exchange", "renew", "maintain", "finish_batches", "worker_heartbeat", "remove_worker", "depth",
+    "dequeue", "complete", "complete_and_enqueue", "fail", "abandon", "expire", "snooze",
+    "decline", "disown", "exchange", "renew", "maintain", "finish_batches", "worker_heartbeat",
+    "remove_worker", "depth",
     "listen", "announce_idle", "put_schedule", "claim_schedules", "fire_schedule",
     "report_progress", "list_queues", "show_queue", "list_workers", "advance_ids",
 }  # fmt: skip

@@ -134,6 +134,10 @@ class World:
         self.calls.append({"abandoned": [one.request_id for one in held]})
         return [self.outcomes.get(one.request_id, Outcome.OK) for one in held]
 
+    def expire(self, held: Sequence[LeasedRequest]) -> list[Outcome]:
+        self.calls.append({"expired": [one.request_id for one in held]})
+        return [self.outcomes.get(one.request_id, Outcome.OK) for one in held]
+
     def snooze(
         self, held: Sequence[LeasedRequest], delays: Sequence[timedelta], reasons: Sequence[str]
     ) -> list[Outcome]:

@@ -92,8 +92,11 @@ def test_a_link_keeps_its_options() -> None:
     options: dict[str, Any] = {
         "delay": timedelta(minutes=1), "dedup_key": "k", "group_key": "g", "headers": {"a": "own"},
     }  # fmt: skip
-    request = chain(shrink.s("a.png"), publish.with_options(**options).s())
-    found = successor_of(request.new.payload, '{"a":"before","b":"before"}', "10")
+    first = shrink.with_options(expires=timedelta(minutes=1)).s("a.png")
+    request = chain(first, publish.with_options(**options).s())
+    assert request.new.headers == '{"expires_seconds":"60.0"}'
+    before = '{"a":"before","b":"before","expires_seconds":"60.0"}'
+    found = successor_of(request.new.payload, before, "10")
     assert found
     assert found.new == NewRequest(
         kind="publish", payload='{"size":10}', priority=3, delay=timedelta(minutes=1),

@@ -240,6 +240,7 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
     "group_key": is_text,
     "max_attempts": lambda value: type(value) is int,  # its range is the database's to check
     "retry_base": is_duration,
+    "expires": is_duration,
     "wait": is_duration,
     "requests": is_batch,
     "kind": is_text,

@@ -99,6 +99,16 @@ def test_what_is_due_is_the_end_of_the_chain_of_firings(
     assert cron.due(chain[0], until, most) == (chain[:-1][-most:], chain[-1])
 
 
+def test_six_fields_begin_with_seconds() -> None:
+    cron = Cron("*/20 * * * * *", BERLIN)
+    at = utc("2026-10-25T00:59:30")  # clocks go back half a minute later
+    found = [at := cron.following(at) for _ in range(4)]
+    assert [f"{one:%H:%M:%S}" for one in found] == ["00:59:40", "01:00:00", "01:00:20", "01:00:40"]
+    assert cron.due(utc("2026-01-01T00:00:01"), utc("2026-01-01T00:01:01"), 9)[0] == [
+        utc("2026-01-01T00:00:20"), utc("2026-01-01T00:00:40"), utc("2026-01-01T00:01:00"),
+    ]  # fmt: skip
+
+
 def test_many_missed_firings_are_not_all_looked_at() -> None:
     cron = Cron("* * * * *", BERLIN)
     times, after = cron.due(utc("2016-01-01T00:00"), utc("2026-01-01T00:00"), 2)
@@ -111,7 +121,8 @@ def test_many_missed_firings_are_not_all_looked_at() -> None:
     [
         ("61 * * * *", "bad minute"),
         ("* * * *", "wrong number of fields"),
-        ("* * * * * *", "wrong number of fields"),
+        ("* * * * * * *", "wrong number of fields"),
+        ("61 * * * * *", "bad second"),
         ("@daily", "wrong number of fields"),
         ("0 0 31 2 *", "bad day-of-month"),
         ("", "wrong number of fields"),

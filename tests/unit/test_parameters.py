@@ -312,9 +312,9 @@ def test_a_schedule_has_the_version_of_its_task() -> None:
     def nightly(scheduled_time: datetime) -> None: ...
 
     time = "{scheduled_time}"
-    assert Task(nightly).parameters.schedule_payload() == f'{{"scheduled_time":"{time}"}}'
+    assert Task(nightly).parameters.schedule_payload({}) == f'{{"scheduled_time":"{time}"}}'
     of_version = Task(nightly, version=2, migrate=in_cents, cron="0 3 * * *").parameters
-    assert of_version.schedule_payload() == f'{{"$version":2,"scheduled_time":"{time}"}}'
+    assert of_version.schedule_payload({}) == f'{{"$version":2,"scheduled_time":"{time}"}}'
 
 
 def test_a_payload_of_a_newer_version_is_tried_later() -> None:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -111,6 +111,10 @@ def test_a_result_that_refers_to_itself_is_refused() -> None:
             "task one: executor is 'gevent'; it must be one of process, thread",
         ),
         ({"queue": 3}, "task one: queue is 3; it must be a string"),
+        (
+            {"retry_pause": timedelta(seconds=1), "retry_base": timedelta(seconds=1)},
+            "retry_pause is 0:00:01; it cannot be combined with retry_base",
+        ),
         ({"priority": "high"}, "priority is 'high'; it must be an integer of 0 or more"),
         ({"max_attempts": "3"}, "max_attempts is '3'; it must be an integer of 1 or more"),
         ({"time_limit": 60}, r"time_limit is 60; it must be a timedelta, for example timedelta\("),
@@ -387,6 +391,12 @@ def test_a_task_with_the_parameter_gets_the_time_of_its_firing() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"cron_arguments": {"a": 1}}, r"task plain: cron_arguments is {'a': 1}; it needs cron"),
+        (
+            {"cron": "* * * * *", "cron_arguments": {"a": 1}},
+            "called with cron_arguments alone: got an unexpected keyword argument 'a'",
+        ),
+        ({"cron": "* * * * *", "cron_arguments": [1]}, "it must be a dict of arguments by name"),
         ({"cron": "61 * * * *"}, "task plain: cron is '61 [*] [*] [*] [*]': bad minute"),
         ({"cron": "* * * * *", "time_zone": "Mars"}, "task plain: time_zone is 'Mars', which"),
         ({"catch_up": 0}, "task plain: catch_up is 0; it must be 1 to 1000"),
@@ -397,6 +407,16 @@ def test_a_task_whose_times_make_no_sense_is_refused(settings: Any, message: str
 
     with pytest.raises(ConfigError, match=message):
         Task(plain, **settings)
+
+
+def test_a_firing_has_the_arguments_of_its_task() -> None:
+    @task(cron="* * * * *", cron_arguments={"day": "2026-01-02", "width": 5})
+    def resize(day: date, width: int, scheduled_time: str, image: str = "a.png") -> None: ...
+
+    payload = resize.parameters.schedule_payload(resize.cron_arguments or {})
+    assert payload == '{"scheduled_time":"{scheduled_time}","day":"2026-01-02","width":5}'
+    with pytest.raises(WrongArguments, match="Expected `int`, got `str` - at `width`"):
+        resize.parameters.schedule_payload({"day": "2026-01-02", "width": "5"})
 
 
 def test_a_task_with_cron_must_need_no_arguments() -> None:

@@ -96,6 +96,21 @@ def test_a_returned_result_and_a_raised_error_become_outcomes() -> None:
     assert run(raising(Snooze(-minute))) == SnoozeAsked(timedelta(0), "")
 
 
+def test_a_task_may_have_the_same_pause_after_each_failed_attempt() -> None:
+    pause, longer = timedelta(seconds=7), timedelta(minutes=1)
+    settings: dict[str, Any] = {"retry_pause": pause, "dead_letter_on": KeyError}
+
+    def ending(error: BaseException) -> tuple[Any, ...]:
+        ended = child_loop.run(as_task(raising(error), **settings), CONTEXT, b"{}")
+        assert isinstance(ended, Failure)
+        assert wire.unpacked(*wire.packed(ended)) == ended
+        return ended.after, ended.dead
+
+    assert ending(ValueError("no")) == ending(Retry("later")) == (pause, False)
+    assert ending(Retry("later", after=longer)) == (longer, False)
+    assert ending(KeyError("no")) == ending(DeadLetter("no")) == (None, True)
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [

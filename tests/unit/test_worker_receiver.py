@@ -47,7 +47,7 @@ from rowlease.worker.claims.outcomes import FEW, REMEMBERED_KINDS, Ended, Outcom
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.claims.receiver_state import FLOOR_DROPPED
 from rowlease.worker.timings import REFUSAL_TOLERATED
-from tests.unit.receiver_world import EMPTY, UNKNOWN_KIND, World, found, request, world
+from tests.unit.receiver_world import AT, EMPTY, UNKNOWN_KIND, World, found, request, world
 
 __all__ = ["world"]
 
@@ -683,6 +683,21 @@ def test_an_exchange_of_nothing_makes_no_call(world: World) -> None:
     world.exchanger.exchange(0, 0)
     assert world.calls == [{"abandoned": [1]}]
     assert world.emitted == [Abandoned(request(1))]
+
+
+def test_requests_that_have_expired_are_cancelled_and_not_started(world: World) -> None:
+    in_time, late, other = (request(number) for number in (1, 2, 3))
+    in_time = in_time._replace(headers='{"expires_seconds":"0"}')
+    late = late._replace(
+        headers='{"expires_seconds":"5"}', requested_time=AT - timedelta(seconds=6)
+    )
+    world.claims = [Claim([in_time, late, other], more=False, wait=None, floor=None)]
+    world.exchange_now()
+    assert [one.request.request_id for one in world.taken] == [1, 3]
+    world.exchanger.deliver(Outcomes(abandoned=world.taken[1:]), world.taken[1:])
+    world.exchanger.exchange(0, 0)
+    assert world.calls[-2:] == [{"abandoned": [3]}, {"expired": [2]}]
+    assert world.exchanger.undelivered == 0
 
 
 def test_snoozes_are_delivered_and_counted(world: World) -> None:

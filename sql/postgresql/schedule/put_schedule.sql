@@ -1,5 +1,6 @@
 -- put_schedule: create a schedule, or change the schedule of this name.
--- params:   p_schedule_name text, p_cron text (minute hour day month weekday), p_kind text,
+-- params:   p_schedule_name text, p_cron text (minute hour day month weekday; six
+--           fields begin with seconds), p_kind text,
 --           p_queue_name text, p_time_zone text, p_payload text ({scheduled_time} in it becomes
 --           the time of each firing), p_priority integer, p_catch_up integer (how many missed
 --           firings are enqueued late; the latest are), p_headers text (of each firing),
@@ -35,12 +36,12 @@ begin
   perform rowlease_internal.check_headers(p_headers);
   if (coalesce(p_schedule_name, '') <> '' and length(p_schedule_name) <= 200
       and p_schedule_name not like '% '
-      and v_cron ~ '^\S+( \S+){4}$' and length(v_cron) <= 200 and coalesce(p_time_zone, '') <> ''
+      and v_cron ~ '^\S+( \S+){4,5}$' and length(v_cron) <= 200 and coalesce(p_time_zone, '') <> ''
       and length(p_time_zone) <= 100 and p_catch_up between 1 and 1000) is not true then
     raise exception using errcode = 'RL013',
       message = 'a schedule needs a name without a blank at its end, a cron expression of five fields '
                 '(minute hour day month '
-                'weekday), a time zone and a catch-up of 1 to 1000 firings';
+                'weekday) or six (the first for seconds), a time zone and a catch-up of 1 to 1000 firings';
   end if;
   insert into rowlease.schedule (schedule_name, cron, time_zone, queue_name, kind, payload,
                                  headers, priority, catch_up, changed_time)

@@ -1,5 +1,6 @@
 -- put_schedule: create a schedule, or change the schedule of this name.
--- params:   p_schedule_name nvarchar(max), p_cron nvarchar(max) (minute hour day month weekday),
+-- params:   p_schedule_name nvarchar(max), p_cron nvarchar(max) (minute hour day month weekday; six
+--           fields begin with seconds),
 --           p_kind nvarchar(max), p_queue_name nvarchar(400), p_time_zone nvarchar(max), p_payload
 --           nvarchar(max) ({scheduled_time} in it becomes the time of each firing), p_priority
 --           int, p_catch_up int (how many missed firings are enqueued late; the latest are),
@@ -26,13 +27,13 @@ if rowlease_internal.are_headers(@p_headers) = 0
   throw 51016, N'headers must be a JSON object of strings, of at most 8192 bytes', 1;
 if coalesce(@p_schedule_name, N'') = N'' or datalength(@p_schedule_name) > datalength(rtrim(@p_schedule_name))
    or len(@p_schedule_name) > 200 or @cron is null
-   or len(@cron) - len(replace(@cron, N' ', N'')) <> 4 or len(@cron) > 200
+   or len(@cron) - len(replace(@cron, N' ', N'')) not in (4, 5) or len(@cron) > 200
    or coalesce(@p_time_zone, N'') = N'' or len(@p_time_zone) > 100 or @p_catch_up is null
    or @p_catch_up not between 1 and 1000
 begin
   set @says = N'a schedule needs a name without a blank at its end, a cron expression of five fields '
               + N'(minute hour day month '
-              + N'weekday), a time zone and a catch-up of 1 to 1000 firings';
+              + N'weekday) or six (the first for seconds), a time zone and a catch-up of 1 to 1000 firings';
   throw 51013, @says, 1;
 end;
 set @priority = case when @p_priority < 255 then coalesce(@p_priority, 0) else 255 end;

@@ -50,6 +50,7 @@ from rowlease.errors import ConfigError, EnqueueUnknown, InvalidRequest
 @click.option(
     "--retry-base", type=duration, help="The first back-off. Default: the queue's setting."
 )
+@click.option("--expires", type=duration, help="The time after which it is not started any more.")
 @click.option("--wait", type=duration, help="The time to wait for room, if the queue is full.")
 @click.option(
     "--receipt",
@@ -74,6 +75,7 @@ def enqueue(
     group_key: str | None,
     max_attempts: int | None,
     retry_base: timedelta | None,
+    expires: timedelta | None,
     wait: timedelta | None,
     receipt: str | None,
     batch_id: str | None,
@@ -101,6 +103,7 @@ def enqueue(
         group_key=group_key,
         max_attempts=max_attempts,
         retry_base=retry_base,
+        expires=expires,
         headers=headers,
     )
     if lines is not None and (payload is not None or dedup_key):

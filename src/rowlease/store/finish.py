@@ -88,6 +88,10 @@ class FinishCalls(Calls):
         """Give leases up, so that the requests wait again. No attempt is counted."""
         return outcomes_of(self._rows(OUTCOME_COLUMNS, "abandon", **leases(held)))
 
+    def expire(self, held: Sequence[Held | LeasedRequest]) -> list[Outcome]:
+        """Cancel requests that were not to start any more. No attempt is counted."""
+        return outcomes_of(self._rows(OUTCOME_COLUMNS, "expire", **leases(held)))
+
     def snooze(
         self,
         held: Sequence[Held | LeasedRequest],

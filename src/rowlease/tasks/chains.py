@@ -17,7 +17,7 @@ import msgspec
 from rowlease.errors import InvalidRequest
 from rowlease.model import NewRequest, short_repr
 from rowlease.tasks import codec
-from rowlease.tasks.headers import decode_headers, encode_headers
+from rowlease.tasks.headers import EXPIRES_HEADER, decode_headers, encode_headers
 from rowlease.tasks.parameters import AFTER_KEY, NEXT_KEY
 from rowlease.tasks.requests import DEFAULT_QUEUE, TaskRequest
 from rowlease.tasks.task import Link, R
@@ -184,11 +184,18 @@ def successor_of(payload: str | bytes, headers: str | None, result: str | None) 
                 group_key=link.group_key,
                 max_attempts=link.max_attempts,
                 retry_base=_duration(link.retry_base_ms),
-                headers=encode_headers({**decode_headers(headers), **(link.headers or {})}),
+                headers=encode_headers({**_passed_on(headers), **(link.headers or {})}),
             ),
         )
     except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise InvalidRequest(f"the successor of the request is wrong: {error}") from error
+
+
+def _passed_on(headers: str | None) -> dict[str, str]:
+    """The headers that a successor has, too: all but the time for the start of a request."""
+    found = decode_headers(headers)
+    found.pop(EXPIRES_HEADER, None)
+    return found
 
 
 def has_successor(payload: str | bytes) -> bool:

@@ -1,14 +1,15 @@
 """Cron: the times of a schedule.
 
-An expression has five fields, with the meaning that Debian's cron gives them. Changes to or from
-summer time skip or repeat an hour. As in Debian's cron, a schedule for a fixed time in such an hour
-fires once, and a schedule that fires every hour or more often follows the local time.
+An expression has five fields, with the meaning that Debian's cron gives them, or six, of which the
+first is for seconds. Changes to or from summer time skip or repeat an hour. As in Debian's cron, a
+schedule for a fixed time in such an hour fires once, and a schedule that fires every hour or more
+often follows the local time.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
@@ -33,7 +34,7 @@ class Cron:
     """The times at which a schedule fires.
 
     Args:
-        expression: minute, hour, day of the month, month, weekday.
+        expression: minute, hour, day of the month, month, weekday; or second, minute and so on.
         time_zone: the IANA name of the expression's time zone.
 
     Raises:
@@ -53,13 +54,13 @@ class Cron:
                 'such as "Europe/Berlin" (install tzdata if this host has no time zones)'
             ) from error
         try:
-            if len(self.expression.split()) != 5:
+            if len(self.expression.split()) not in (5, 6):
                 raise CronSimError("Wrong number of fields")
             self.following(SOME_DAY)
         except (CronSimError, StopIteration) as error:
             raise ConfigError(
                 f"cron is {self.expression!r}: {str(error).lower() or 'no time matches'}; "
-                'write minute hour day month weekday, such as "0 3 * * *"'
+                'write minute hour day month weekday, such as "0 3 * * *", or begin with seconds'
             ) from error
 
     def following(self, after: datetime) -> datetime:
@@ -104,20 +105,29 @@ class Cron:
         return UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
 
 
-def cron_for(function: Callable[..., Any], task: str, expression: str, time_zone: str) -> Cron:
+def cron_for(
+    function: Callable[..., Any],
+    task: str,
+    expression: str,
+    time_zone: str,
+    arguments: Mapping[str, Any],
+) -> Cron:
     """The cron expression of a task, checked against its function.
 
+    Args:
+        arguments: the arguments of each firing.
+
     Raises:
-        ConfigError: the expression is not valid, or a parameter other than `scheduled_time` has no
-            default.
+        ConfigError: the expression is not valid, or the arguments do not fit the parameters.
     """
     try:
-        inspect.signature(function).bind(**({"scheduled_time": ""} if takes_time(function) else {}))
+        time = {"scheduled_time": ""} if takes_time(function) else {}
+        inspect.signature(function).bind(**{**time, **arguments})
         return Cron(expression, time_zone)
     except TypeError as error:
         raise ConfigError(
-            f"task {task} has a cron expression, so it is called without arguments: {error}; give "
-            "the parameter a default, or use `rowlease schedule add` with a payload"
+            f"task {task} has a cron expression, so it is called with cron_arguments alone: "
+            f"{error}; add the argument there, or give the parameter a default"
         ) from error
     except ConfigError as error:
         raise ConfigError(f"task {task}: {error}") from error

@@ -9,6 +9,8 @@ from typing import Any
 from rowlease.errors import InvalidRequest
 from rowlease.model import MAX_HEADERS_BYTES, short_repr
 
+#: The header that says for how many seconds after its enqueue a request may still start.
+EXPIRES_HEADER = "expires_seconds"
 HEADERS_ADVICE = "it must be a mapping of strings to strings, for example {'tenant': 'acme'}"
 
 

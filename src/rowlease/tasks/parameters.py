@@ -112,14 +112,20 @@ class Parameters(Signature):
                 self._value(name, raw)
         return payload, first
 
-    def schedule_payload(self) -> str:
-        """The payload for a schedule of this function.
+    def schedule_payload(self, arguments: Mapping[str, Any]) -> str:
+        """The payload for a schedule of this function with these arguments.
 
         If the function has the parameter `scheduled_time`, the payload has a placeholder for the
         time of the firing.
+
+        Raises: the same as `payload`.
         """
-        takes = takes_time(self._function)
-        return self._encode({"scheduled_time": SCHEDULED_TIME} if takes else {})
+        time = {"scheduled_time": SCHEDULED_TIME} if takes_time(self._function) else {}
+        payload = self._encode({**time, **arguments})
+        for name, raw in _object(payload).items():
+            if name in arguments:
+                self._value(name, raw)
+        return payload
 
     def arguments(self, payload: str) -> Arguments:
         """The arguments for a call of the function, each converted to its annotated type.

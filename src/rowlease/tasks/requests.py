@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from rowlease.errors import InvalidRequest
-from rowlease.model import FIELD_TYPES, MAX_PRIORITY, NewRequest, check_type, short_repr
+from rowlease.model import DURATION, FIELD_TYPES, MAX_PRIORITY, NewRequest, check_type, short_repr
 from rowlease.tasks import codec, headers
 
 R_co = TypeVar("R_co", covariant=True)
@@ -31,6 +31,9 @@ class RequestOptions(TypedDict, total=False):
         dedup_key: a key that at most one live request of a queue may have.
         group_key: the name of a group, whose requests run one at a time, in the order of enqueuing.
         max_attempts, retry_base: the same as in `TaskSettings`.
+        expires: the time from now, by the database's clock, after which the request is not started
+            any more: a worker that claims it later cancels it. A request that has started is tried
+            again as usual.
         headers: strings that travel beside the payload, for example a tenant or a trace. A task
             reads them as `current().headers`. At most 8 KiB of JSON.
     """
@@ -43,6 +46,7 @@ class RequestOptions(TypedDict, total=False):
     group_key: str | None
     max_attempts: int | None
     retry_base: timedelta | None
+    expires: timedelta | None
     headers: Mapping[str, str] | None
 
 
@@ -154,8 +158,11 @@ def make_request(
         raise InvalidRequest(
             f"priority is {priority}; it must be 0 or more, and bigger is more urgent"
         )
-    if "headers" in given:
-        given["headers"] = headers.encode_headers(given["headers"])
+    expires = expiry(given.pop("expires", None))
+    if "headers" in given or expires:
+        own = given.get("headers", {})
+        both = {**own, **expires} if isinstance(own, Mapping) else own
+        given["headers"] = headers.encode_headers(both)
     # A larger number would not fit into the column.
     new = NewRequest(kind=kind, payload=payload, priority=min(priority, MAX_PRIORITY), **given)
     if new.delay is not None and new.due_time is not None:
@@ -165,6 +172,20 @@ def make_request(
     if new.due_time is not None and new.due_time.tzinfo is None:
         raise InvalidRequest("due_time has no time zone; give one, such as timezone.utc")
     return TaskRequest(queue, new, decode)
+
+
+def expiry(expires: timedelta | None) -> dict[str, str]:
+    """The header of a request that may not start any more after this time.
+
+    Raises:
+        InvalidRequest: it is not a timedelta above 0.
+    """
+    check_type("expires", expires, DURATION)
+    if expires is None:
+        return {}
+    if expires <= timedelta(0):
+        raise InvalidRequest(f"expires is {expires}; it must be positive")
+    return {headers.EXPIRES_HEADER: str(expires.total_seconds())}
 
 
 def check_names(options: T, names: Collection[str]) -> T:

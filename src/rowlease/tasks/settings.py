@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from types import NoneType
 from typing import Any, TypedDict
 
 from rowlease.errors import ConfigError
@@ -23,7 +24,8 @@ SETTING_TYPES: dict[str, TypeRule] = {
     "name": ((str,), "it must be a string"),
     **dict.fromkeys(("queue", "executor", "cron", "time_zone"), TEXT),
     **{setting: FIELD_TYPES[setting] for setting in ("priority", "max_attempts", "retry_base")},
-    **dict.fromkeys(("time_limit", "soft_time_limit"), DURATION),
+    **dict.fromkeys(("time_limit", "soft_time_limit", "retry_pause", "expires"), DURATION),
+    "cron_arguments": ((dict, NoneType), "it must be a dict of arguments by name"),
     **dict.fromkeys(("catch_up", "version"), ((int,), "it must be an integer of 1 or more")),
 }
 #: The maximum number of missed firings of a schedule that workers may enqueue late.
@@ -44,12 +46,15 @@ class TaskSettings:
         soft_time_limit: the time after which SoftTimeLimitExceeded is raised in an attempt.
         retry_base: the pause after the first failed attempt. It doubles after each attempt, and
             up to half of each pause is taken off at random. None means the queue's setting.
+        retry_pause: the same pause after each failed attempt, in place of `retry_base`.
+        expires: the time after its enqueue from which a request is not started any more.
         executor: the kind of slot that runs the task: "process", "thread" or "coroutine".
         retry_on: exceptions after which the request is tried again. The default is all exceptions.
         dead_letter_on: exceptions that make the request a dead letter, even if `retry_on` has them.
         cron: the times at which workers enqueue the task: minute, hour, day, month and weekday in
-            the local time of `time_zone`. The task is called without arguments, except that a
-            parameter `scheduled_time` receives the time of the firing (ISO 8601, UTC).
+            the local time of `time_zone`; a sixth field before them is for seconds. A parameter
+            `scheduled_time` receives the time of the firing (ISO 8601, UTC).
+        cron_arguments: the other arguments of each firing, by name.
         time_zone: the IANA name of the time zone of `cron`.
         catch_up: the maximum number of missed firings that are enqueued late, from 1 to 1000. If
             more were missed, the latest are enqueued.
@@ -59,9 +64,9 @@ class TaskSettings:
             the arguments of this version. Arguments are a dict of JSON values. A version above 1
             needs this function.
 
-    A producer may set another queue, priority, `max_attempts` or `retry_base` for a request. These
-    four settings of the task do not apply to requests that are enqueued by the task's name or from
-    SQL (docs/tasks.md).
+    A producer may set another queue, priority, `max_attempts`, `retry_base` or `expires` for a
+    request. These five settings of the task do not apply to requests that are enqueued by the
+    task's name or from SQL (docs/tasks.md).
 
     Raises:
         ConfigError: a setting is wrong.
@@ -74,10 +79,13 @@ class TaskSettings:
     time_limit: timedelta | None = None
     soft_time_limit: timedelta | None = None
     retry_base: timedelta | None = None
+    retry_pause: timedelta | None = None
+    expires: timedelta | None = None
     executor: str | None = None
     retry_on: Exceptions = BaseException
     dead_letter_on: Exceptions = ()
     cron: str | None = None
+    cron_arguments: dict[str, Any] | None = None
     time_zone: str = "UTC"
     catch_up: int = 1
     version: int = 1
@@ -96,6 +104,8 @@ class TaskSettings:
             raise self._wrong("priority", "it must be 0 or more")
         if self.max_attempts is not None and self.max_attempts < 1:
             raise self._wrong("max_attempts", "it must be 1 or more")
+        if self.cron_arguments is not None and self.cron is None:
+            raise self._wrong("cron_arguments", "it needs cron")
         if not 1 <= self.catch_up <= MAX_CATCH_UP:
             raise self._wrong("catch_up", f"it must be 1 to {MAX_CATCH_UP}")
         if self.version < 1:
@@ -104,7 +114,9 @@ class TaskSettings:
             raise self._wrong(
                 "version", "a version above 1 needs `migrate`; version 1 must not have it"
             )
-        for setting in ("time_limit", "soft_time_limit", "retry_base"):
+        if self.retry_base is not None and self.retry_pause is not None:
+            raise self._wrong("retry_pause", "it cannot be combined with retry_base")
+        for setting in ("time_limit", "soft_time_limit", "retry_base", "retry_pause", "expires"):
             given = getattr(self, setting)
             if given is not None and given <= timedelta(0):
                 raise self._wrong(setting, "it must be positive")
@@ -131,10 +143,13 @@ class TaskKeywords(TypedDict, total=False):
     time_limit: timedelta | None
     soft_time_limit: timedelta | None
     retry_base: timedelta | None
+    retry_pause: timedelta | None
+    expires: timedelta | None
     executor: str | None
     retry_on: Exceptions
     dead_letter_on: Exceptions
     cron: str | None
+    cron_arguments: dict[str, Any] | None
     time_zone: str
     catch_up: int
     version: int

@@ -80,7 +80,9 @@ class Task(TaskSettings, Generic[P, R]):
         self.parameters = Parameters(function, f"the task {self.name}", self.version, self.migrate)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self.timetable = (
-            None if self.cron is None else cron_for(function, self.name, self.cron, self.time_zone)
+            None
+            if self.cron is None
+            else cron_for(function, self.name, self.cron, self.time_zone, self.cron_arguments or {})
         )
         self._retried = self._exception_classes("retry_on", self.retry_on)
         self._hopeless = self._exception_classes("dead_letter_on", self.dead_letter_on)
@@ -159,7 +161,7 @@ class Task(TaskSettings, Generic[P, R]):
                 f"{min(wrong)} is an option of a call, not of a request; give it to enqueue_many"
             )
         given: dict[str, Any] = dict(self.options)
-        for name in ("queue", "priority", "max_attempts", "retry_base"):
+        for name in ("queue", "priority", "max_attempts", "retry_base", "expires"):
             if given.get(name) is None:
                 given[name] = getattr(self, name)
         return make_request(self.name, payload, self.parameters.result, cast("Options", given))

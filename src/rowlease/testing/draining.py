@@ -19,7 +19,7 @@ from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.tasks.task import Task
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
-from rowlease.worker.claims.results import with_results
+from rowlease.worker.claims.before_start import has_expired, with_results
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
@@ -150,6 +150,9 @@ class _Draining:
                     f"the limit of {counted(self._limit, 'request')} is reached, and more are "
                     "pending; check that no task enqueues itself for ever, or raise `limit`"
                 )
+            if has_expired(leased):
+                self._store.expire([leased])
+                continue
             task = self._tasks.get(leased.kind)
             if task is None:
                 unknown = UnknownTask(self._tasks.unknown(leased.kind))

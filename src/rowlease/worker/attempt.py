@@ -60,7 +60,9 @@ def failed(task: Task[..., Any], error: BaseException) -> Failure | SnoozeAsked:
     kind, raised = type(error), cast("Any", error)
     try:
         if issubclass(kind, Retry):
-            after = None if raised.after is None else retry_after(raised.after.total_seconds())
+            after = task.retry_pause
+            if raised.after is not None:
+                after = retry_after(raised.after.total_seconds())
             return described(raised.reason)._replace(after=after)
         if issubclass(kind, Snooze):
             return SnoozeAsked(
@@ -72,7 +74,9 @@ def failed(task: Task[..., Any], error: BaseException) -> Failure | SnoozeAsked:
             return Failure(describe(str(error)), dead=True)
     except BaseException as worse:
         error = worse
-    return described(error)._replace(dead=task.is_hopeless(error))
+    if task.is_hopeless(error):
+        return described(error)._replace(dead=True)
+    return described(error)._replace(after=task.retry_pause)
 
 
 def retry_after(seconds: float) -> timedelta | None:

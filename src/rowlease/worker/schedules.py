@@ -12,7 +12,8 @@ from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
 from rowlease.store import Store
 from rowlease.tasks.cron import Cron
-from rowlease.tasks.requests import DEFAULT_QUEUE
+from rowlease.tasks.headers import encode_headers
+from rowlease.tasks.requests import DEFAULT_QUEUE, expiry
 from rowlease.tasks.task import Registry
 
 #: The longest pause between two checks for due schedules, in seconds. If a schedule is created,
@@ -52,7 +53,8 @@ class Schedules:
                     one.name,
                     queue=one.queue or DEFAULT_QUEUE,
                     time_zone=one.timetable.time_zone,
-                    payload=one.parameters.schedule_payload(),
+                    payload=one.parameters.schedule_payload(one.cron_arguments or {}),
+                    headers=encode_headers(expiry(one.expires)),
                     priority=one.priority,
                     catch_up=one.catch_up,
                     actor=self._worker_id,

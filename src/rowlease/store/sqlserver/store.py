@@ -40,7 +40,8 @@ MAX_REPEATS = 4
 #: Idempotent routines: a second call returns `repeat` or changes nothing. Routines that claim are
 #: not among them, because no worker would renew the leases of a claim whose answer was lost.
 REPEATABLE = frozenset({
-    "complete", "complete_and_enqueue", "fail", "abandon", "snooze", "renew", "report_progress",
+    "complete", "complete_and_enqueue", "fail", "abandon", "expire", "snooze", "renew",
+    "report_progress",
     "begin_load", "promote", "end_run", "maintain", "finish_batches", "depth",
     "explain", "pause", "resume", "configure_queue", "worker_heartbeat", "remove_worker",
     "schema_version",

@@ -20,10 +20,10 @@ from rowlease.tasks.chains import has_batch_before, has_successor, successor_of
 from rowlease.tasks.task import Registry
 from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
+from rowlease.worker.claims.before_start import has_expired, with_results
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.outcomes import FEW, DeliveredOutcomes, Ended, Outcomes
 from rowlease.worker.claims.queues import QueueOrder
-from rowlease.worker.claims.results import with_results
 from rowlease.worker.summary import Counts
 from rowlease.worker.timings import EXCHANGE_TIMEOUT_LEAST, EXCHANGE_TIMEOUT_SHARE
 
@@ -99,7 +99,11 @@ class Exchanger:
         self._worker_id = worker_id
         self._queues = queues
         self._numbers = {
-            each.name: (number, each.time_limit.total_seconds() if each.time_limit else None)
+            each.name: (
+                number,
+                each.time_limit.total_seconds() if each.time_limit else None,
+                each.retry_pause,
+            )
             for number, each in enumerate(tasks.values())
         }
         self._tasks = tasks
@@ -209,9 +213,16 @@ class Exchanger:
 
     def _send(self, sending: Outcomes, limit: int, slots: int) -> Claim | None:
         if abandoned := sending.abandoned:
-            answers = self._store_with_timeout().abandon([lease.request for lease in abandoned])
-            sending.abandoned = []
-            self._delivered.abandoned(abandoned, answers)
+            expired = [lease for lease in abandoned if has_expired(lease.request)]
+            waiting = [lease for lease in abandoned if not has_expired(lease.request)]
+            if waiting:
+                answers = self._store_with_timeout().abandon([lease.request for lease in waiting])
+                sending.abandoned = expired
+                self._delivered.abandoned(waiting, answers)
+            if expired:
+                answers = self._store_with_timeout().expire([lease.request for lease in expired])
+                sending.abandoned = []
+                self._delivered.abandoned(expired, answers)
         if declined := sending.declined:
             self._decline(declined)
             sending.declined = []
@@ -379,18 +390,21 @@ class Exchanger:
     def _leased(self, claim: Claim, asked_at: float) -> list[Lease]:
         leases = []
         unknown = []
+        expired = []
         for request in claim.requests:
-            number, limit = self._numbers.get(request.kind, (-1, None))
-            lease = Lease(request, number, limit, asked_at)
-            if number >= 0 and has_batch_before(request.payload):
+            number, limit, pause = self._numbers.get(request.kind, (-1, None, None))
+            lease = Lease(request, number, limit, asked_at, pause)
+            if number >= 0 and request.headers and has_expired(request):
+                expired.append(lease)
+            elif number >= 0 and has_batch_before(request.payload):
                 leases += self._filled(lease)
             elif number >= 0:
                 leases.append(lease)
             else:
                 unknown.append(lease)
         self._leases.add(leases)
-        if unknown:
-            self.deliver(Outcomes(declined=unknown))
+        if unknown or expired:
+            self.deliver(Outcomes(declined=unknown, abandoned=expired))
         self.counts.claimed += len(claim.requests)
         if claim.requests and self._events.has_subscriber(Claimed):
             self._events.emit(Claimed(tuple(claim.requests)))

@@ -106,6 +106,7 @@ class Lease:
         request: the request, as claimed.
         task_number: the index of the request's task among the worker's tasks.
         limit: the task's time limit in seconds, or None.
+        retry_pause: the task's pause after a failed attempt, or None.
         seconds: how long the lease lasts.
         ends: when the lease ends, by `clock.now`. This time is counted from the moment before the
             claim was sent, so it is never later than the end in the database.
@@ -121,6 +122,7 @@ class Lease:
         "lost",
         "number",
         "request",
+        "retry_pause",
         "runner",
         "seconds",
         "start_emitted",
@@ -133,10 +135,12 @@ class Lease:
         task_number: int,
         limit: float | None,
         claimed_at: float,
+        retry_pause: timedelta | None = None,
     ) -> None:
         self.request = request
         self.task_number = task_number
         self.limit = limit
+        self.retry_pause = retry_pause
         self.seconds = (request.lock_expires_time - request.locked_time).total_seconds()
         self.ends = claimed_at + self.seconds
         self.lost = False

@@ -323,7 +323,8 @@ class Dispatcher:
             else:
                 self._over.append(lease)
                 if not lease.lost:
-                    failure = Failure(f"the {self._slots.unit} running this request {death.how}")
+                    why = f"the {self._slots.unit} running this request {death.how}"
+                    failure = Failure(why, lease.retry_pause)
                     self._outcomes.not_done.append(Ended(lease, failure, seconds))
         self._backlog.extendleft(reversed(death.others))
 

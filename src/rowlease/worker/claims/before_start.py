@@ -1,18 +1,30 @@
-"""Gives a request the results of the batch that it has waited for."""
+"""Looks at a request before it starts: whether it has expired, and what it needs of its batch."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from datetime import timedelta
 
 from rowlease.counts import counted
 from rowlease.errors import DeadLetter
 from rowlease.model import MAX_PAYLOAD_BYTES, LeasedRequest
 from rowlease.store import Store
 from rowlease.tasks.chains import AfterBatch, batch_before, has_successor
-from rowlease.tasks.headers import decode_headers
+from rowlease.tasks.headers import EXPIRES_HEADER, decode_headers
 
 #: The maximum number of requests in one read. Each has its payload.
 RESULTS_PER_READ = 500
+
+
+def has_expired(leased: LeasedRequest) -> bool:
+    """Whether the request was claimed, for its first attempt, after the time for its start."""
+    if not leased.headers or EXPIRES_HEADER not in leased.headers or leased.num_attempts > 1:
+        return False
+    with suppress(ValueError, OverflowError, KeyError):
+        seconds = float(decode_headers(leased.headers)[EXPIRES_HEADER])
+        return leased.locked_time - leased.requested_time > timedelta(seconds=seconds)
+    return False
 
 
 def with_results(store: Store, leased: LeasedRequest) -> LeasedRequest:
