@@ -175,7 +175,7 @@ def test_the_schedules_of_their_page_fire(
             clock.advance(hours=2, minutes=1)  # 3 o'clock in Berlin
             ran = drain(client, tasks, schedules=True)
         assert sorted(one.kind for one in ran) == ["clean_up", "measure", "measure", "measure"]
-        assert "measured for 2026-01-01T02:00:00Z" in {one.result for one in ran}
+        assert "measured cellar for 2026-01-01T02:01:00Z" in {one.result for one in ran}
 
 
 def test_the_examples_of_the_testing_page_pass(

@@ -81,8 +81,9 @@ config show --json
 #: What else calls routines, or calls others in their place.
 ELSEWHERE = {
     "by workers": {
-        "abandon", "announce_idle", "claim_schedules", "complete", "decline", "dequeue", "disown",
-        "exchange", "fail", "listen", "renew", "report_progress", "snooze",
+        "abandon", "announce_idle", "claim_schedules", "complete", "complete_and_enqueue",
+        "decline", "dequeue", "disown", "exchange", "expire", "fail", "listen", "renew",
+        "report_progress", "snooze",
     },
     "by programs": {"enqueue", "listen_finished"},
     "by `rowlease top` on a terminal, and the dashboard": {"measure_waits"},

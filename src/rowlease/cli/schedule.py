@@ -121,7 +121,8 @@ def add(
     The schedule NAME enqueues the task KIND at the times of CRON.
 
     \b
-    CRON has five fields, minute, hour, day, month and weekday, or six with seconds first:
+    CRON has five fields, minute, hour, day, month and weekday, or six with
+    seconds first:
       rowlease schedule add nightly "0 3 * * *" clean_up --time-zone Europe/Berlin
     """
     from rowlease.client.database import connect

@@ -90,6 +90,11 @@ class Task(TaskSettings, Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
+    @property
+    def limit_seconds(self) -> float | None:
+        """The time limit in seconds."""
+        return self.time_limit.total_seconds() if self.time_limit else None
+
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 

@@ -8,10 +8,11 @@ from datetime import timedelta
 
 from rowlease.counts import counted
 from rowlease.errors import DeadLetter
-from rowlease.model import MAX_PAYLOAD_BYTES, LeasedRequest
+from rowlease.model import MAX_PAYLOAD_BYTES, Failure, LeasedRequest
 from rowlease.store import Store
 from rowlease.tasks.chains import AfterBatch, batch_before, has_successor
 from rowlease.tasks.headers import EXPIRES_HEADER, decode_headers
+from rowlease.worker.call_retry_policy import ascii_only
 
 #: The maximum number of requests in one read. Each has its payload.
 RESULTS_PER_READ = 500
@@ -25,6 +26,16 @@ def has_expired(leased: LeasedRequest) -> bool:
         seconds = float(decode_headers(leased.headers)[EXPIRES_HEADER])
         return leased.locked_time - leased.requested_time > timedelta(seconds=seconds)
     return False
+
+
+def request_or_failure(store: Store, leased: LeasedRequest) -> LeasedRequest | Failure:
+    """The request with the results of its batch, or why it does not start."""
+    try:
+        return with_results(store, leased)
+    except DeadLetter as error:
+        return Failure(ascii_only(error.reason), dead=True)
+    except Exception as error:
+        return Failure(ascii_only(f"the results of its batch were not read: {error}"))
 
 
 def with_results(store: Store, leased: LeasedRequest) -> LeasedRequest:

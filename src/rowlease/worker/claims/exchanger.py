@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from rowlease.clock import now
-from rowlease.errors import DeadLetter, StoreError
+from rowlease.errors import StoreError
 from rowlease.events import Claimed, Disowned, Events, OutcomeRefused
 from rowlease.model import Claim, Failure, LeasedRequest, Outcome
 from rowlease.store import Store
@@ -20,7 +20,7 @@ from rowlease.tasks.chains import has_batch_before, has_successor, successor_of
 from rowlease.tasks.task import Registry
 from rowlease.worker.attempt import SnoozeAsked
 from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
-from rowlease.worker.claims.before_start import has_expired, with_results
+from rowlease.worker.claims.before_start import has_expired, request_or_failure
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.outcomes import FEW, DeliveredOutcomes, Ended, Outcomes
 from rowlease.worker.claims.queues import QueueOrder
@@ -215,14 +215,12 @@ class Exchanger:
         if abandoned := sending.abandoned:
             expired = [lease for lease in abandoned if has_expired(lease.request)]
             waiting = [lease for lease in abandoned if not has_expired(lease.request)]
-            if waiting:
-                answers = self._store_with_timeout().abandon([lease.request for lease in waiting])
-                sending.abandoned = expired
-                self._delivered.abandoned(waiting, answers)
-            if expired:
-                answers = self._store_with_timeout().expire([lease.request for lease in expired])
-                sending.abandoned = []
-                self._delivered.abandoned(expired, answers)
+            store = self._store_with_timeout()
+            for leases, give_up in ((waiting, store.abandon), (expired, store.expire)):
+                if leases:
+                    answers = give_up([lease.request for lease in leases])
+                    self._delivered.abandoned(leases, answers)
+            sending.abandoned = []
         if declined := sending.declined:
             self._decline(declined)
             sending.declined = []
@@ -274,38 +272,32 @@ class Exchanger:
 
     def _complete_with_successors(self, sending: Outcomes) -> None:
         """Complete the requests that have a successor, each in the transaction that enqueues it."""
+        store = self._store_with_timeout()
         for one in sending.done:
             request, result = one.lease.request, one.ending.result
-            refused: list[Ended[Failure]] = []
             try:
                 successor = successor_of(request.payload, request.headers, result)
                 if successor is None:
                     continue
-                answer = self._store_with_timeout().complete_and_enqueue(
-                    request, result, *successor
-                )
+                answer = store.complete_and_enqueue(request, result, *successor)
             except Exception as error:
                 if not is_caused_by_data(error):
                     raise
                 why = ascii_only(f"the next link of the chain was refused: {error}")
-                refused = [Ended(one.lease, Failure(why), one.seconds)]
+                refused = Ended(one.lease, Failure(why), one.seconds)
+                sending.not_done = [*sending.not_done, refused]
             else:
                 self._delivered.done([one], [answer])
             sending.done = [other for other in sending.done if other is not one]
-            sending.not_done = [*sending.not_done, *refused]
 
     def _filled(self, lease: Lease) -> list[Lease]:
         """The lease of a request that has waited for a batch, if it has what it needs of it."""
-        try:
-            lease.request = with_results(self._store_with_timeout(), lease.request)
-        except DeadLetter as error:
-            failure = Failure(ascii_only(error.reason), dead=True)
-        except Exception as error:
-            failure = Failure(ascii_only(f"the results of its batch were not read: {error}"))
-        else:
-            return [lease]
-        self.deliver(Outcomes(not_done=[Ended(lease, failure, 0.0)]))
-        return []
+        found = request_or_failure(self._store_with_timeout(), lease.request)
+        if isinstance(found, Failure):
+            self.deliver(Outcomes(not_done=[Ended(lease, found, 0.0)]))
+            return []
+        lease.request = found
+        return [lease]
 
     def _snooze(self, snoozed: Sequence[Ended[SnoozeAsked]]) -> None:
         requests = [one.lease.request for one in snoozed]

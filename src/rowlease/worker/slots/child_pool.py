@@ -17,13 +17,15 @@ from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.outcomes import Ended
-from rowlease.worker.slots.child_process import RETIRED, ChildProcess
+from rowlease.worker.slots.child_process import ChildProcess
 from rowlease.worker.slots.slot import Death
 from rowlease.worker.timings import SLOTS_SHUTDOWN
 
 #: Seconds after which a child certainly sees that the worker waits, and wakes it. Until then, the
 #: worker looks for answers itself.
 SEEN_SECONDS = 0.01
+#: The end of a child that has run as many requests as it may run.
+RETIRED = "has run its last request"
 #: Seconds in which the last lines of the children are logged when the worker ends. Their pipes are
 #: open for longer only if a task has left a process that was forked from its child.
 LAST_OUTPUT = 0.5
@@ -90,8 +92,9 @@ class ChildPool:
         until = min((start[0] for start in self._starts), default=at + pause)
         pause = max(0.0, min(pause, until - at))
         for child in self.runners:
-            if child.is_spent and child.end_reason is None:
-                child.retire()
+            if child.num_left <= 0 and not child.held and child.end_reason is None:
+                child.end_reason = RETIRED
+                child.close_requests()
             self._watch_writing(child)
             child.kill_if_pipe_closed(at)
             child.begin_wait()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import signal
 import subprocess
@@ -70,8 +69,6 @@ OUTCOME_READ_BYTES = 1 << 18
 #: Seconds after which a child certainly sees which requests were taken back. Another
 #: processor sees a write to shared memory within microseconds.
 TAKE_BACK_SECONDS = 0.01
-#: The end of a child that has run as many requests as one may run.
-RETIRED = "has run its last request"
 #: Seconds within which a child must end after it has closed its pipe.
 CLOSED_PIPE_TIMEOUT = 1.0
 
@@ -95,9 +92,9 @@ class ChildProcess:
         output: the thread that logs what the child logs and prints. It ends after the child.
     """
 
-    def __init__(self, slot: int, set_up: dict[str, Any], max_tasks: float = math.inf) -> None:
+    def __init__(self, slot: int, set_up: dict[str, Any], max_tasks: float = float("inf")) -> None:
         self.slot = slot
-        self._max_tasks = max_tasks
+        self.num_left = max_tasks
         self.held: deque[Lease | None] = deque()
         self.load = 0
         self.ready = False
@@ -158,6 +155,7 @@ class ChildProcess:
         for number, lease in enumerate(leases, self._given + 1):
             lease.runner, lease.number = self, number
         self._given += len(leases)
+        self.num_left -= len(leases)
         for each in wire.request_frames(leases):
             self._outgoing += each
         self.held.extend(leases)
@@ -186,15 +184,6 @@ class ChildProcess:
     @property
     def num_idle(self) -> int:
         return int(self.load == 0 and self.num_slots and self.num_left > 0)
-
-    @property
-    def num_left(self) -> float:
-        return self._max_tasks - self._given
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the child has run all the requests that it may run."""
-        return self.num_left <= 0 and not self.held
 
     @property
     def has_unsent(self) -> bool:
@@ -349,11 +338,6 @@ class ChildProcess:
         self.kill()
         ran, others = self.take_unfinished()
         return ([ran[0]] if ran else []), others
-
-    def retire(self) -> None:
-        """Have the child, which holds no request, end by itself."""
-        self.end_reason = RETIRED
-        self.close_requests()
 
     def close_requests(self) -> None:
         """Close the pipe of requests. The child answers the requests that it has, then ends."""
