@@ -170,7 +170,7 @@ def worker(
     concurrency: int | None,
     **others: Unpack[WorkerKeywords],
 ) -> None:
-    """Lease requests, and run the tasks of one or several modules.
+    """Lease requests, and run the tasks of modules.
 
     TASKS are `package.module`, for all tasks of a module, or `package.module:name`.
 

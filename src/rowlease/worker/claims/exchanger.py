@@ -218,8 +218,7 @@ class Exchanger:
             store = self._store_with_timeout()
             for leases, give_up in ((waiting, store.abandon), (expired, store.expire)):
                 if leases:
-                    answers = give_up([lease.request for lease in leases])
-                    self._delivered.abandoned(leases, answers)
+                    self._delivered.abandoned(leases, give_up([one.request for one in leases]))
             sending.abandoned = []
         if declined := sending.declined:
             self._decline(declined)
@@ -283,9 +282,8 @@ class Exchanger:
             except Exception as error:
                 if not is_caused_by_data(error):
                     raise
-                why = ascii_only(f"the next link of the chain was refused: {error}")
-                refused = Ended(one.lease, Failure(why), one.seconds)
-                sending.not_done = [*sending.not_done, refused]
+                why = Failure(ascii_only(f"the next link of the chain was refused: {error}"))
+                sending.not_done = [*sending.not_done, Ended(one.lease, why, one.seconds)]
             else:
                 self._delivered.done([one], [answer])
             sending.done = [other for other in sending.done if other is not one]
@@ -293,11 +291,11 @@ class Exchanger:
     def _filled(self, lease: Lease) -> list[Lease]:
         """The lease of a request that has waited for a batch, if it has what it needs of it."""
         found = request_or_failure(self._store_with_timeout(), lease.request)
-        if isinstance(found, Failure):
-            self.deliver(Outcomes(not_done=[Ended(lease, found, 0.0)]))
-            return []
-        lease.request = found
-        return [lease]
+        if not isinstance(found, Failure):
+            lease.request = found
+            return [lease]
+        self.deliver(Outcomes(not_done=[Ended(lease, found, 0.0)]))
+        return []
 
     def _snooze(self, snoozed: Sequence[Ended[SnoozeAsked]]) -> None:
         requests = [one.lease.request for one in snoozed]
@@ -381,22 +379,21 @@ class Exchanger:
 
     def _leased(self, claim: Claim, asked_at: float) -> list[Lease]:
         leases = []
-        unknown = []
-        expired = []
+        others = Outcomes()
         for request in claim.requests:
             number, limit, pause = self._numbers.get(request.kind, (-1, None, None))
             lease = Lease(request, number, limit, asked_at, pause)
             if number >= 0 and request.headers and has_expired(request):
-                expired.append(lease)
+                others.abandoned.append(lease)
             elif number >= 0 and has_batch_before(request.payload):
                 leases += self._filled(lease)
             elif number >= 0:
                 leases.append(lease)
             else:
-                unknown.append(lease)
+                others.declined.append(lease)
         self._leases.add(leases)
-        if unknown or expired:
-            self.deliver(Outcomes(declined=unknown, abandoned=expired))
+        if others:
+            self.deliver(others)
         self.counts.claimed += len(claim.requests)
         if claim.requests and self._events.has_subscriber(Claimed):
             self._events.emit(Claimed(tuple(claim.requests)))
