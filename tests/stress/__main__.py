@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 import re
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--only", choices=LONG, help="one fault")
     parser.add_argument("--count", type=int, help="how often; default: as the long form does")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers are ended, too
     wanted = {given.only: given.count or LONG[given.only]} if given.only else LONG
     state = ROOT / "build" / f"faults-{given.seed}.jsonl"
     state.parent.mkdir(exist_ok=True)

@@ -23,11 +23,10 @@ from tests.stress.witness import EFFECT
 DSN = "ROWLEASE_FAULTS_DSN"
 LEASE = timedelta(seconds=1)
 SLOTS = 3
-SOON = timedelta(milliseconds=50)
 VERBS: dict[type[Event], str] = {Finished: "complete", Abandoned: "abandon"}
 
 
-@task(retry_base=SOON)
+@task
 def pay(n: int) -> None:
     """An effect, and the outcome in its transaction."""
     attempt = current()
@@ -36,12 +35,12 @@ def pay(n: int) -> None:
         attempt.complete(own, {"n": n})
 
 
-@task(retry_base=SOON)
+@task
 def answer(n: int) -> dict[str, int]:
     return {"n": n}
 
 
-@task(retry_base=SOON)
+@task
 def stumble(n: int) -> dict[str, int]:
     if current().attempt == 1:
         raise RuntimeError("the first attempt fails")

@@ -47,7 +47,8 @@ PATIENCE = 120.0
 #: A claim that is not on disk is lost in a crash of the server: the log is written rarely.
 SETTINGS = {"synchronous_commit": "on", "wal_writer_delay": "10s"}
 MAX_CRASHES = 5
-QUEUE = f'{{"max_attempts": 10, "max_crashes": {MAX_CRASHES}}}'
+QUEUE = f"""{{"max_attempts": 10, "max_crashes": {MAX_CRASHES},
+    "retry_base_ms": 50, "retry_cap_ms": 500}}"""
 SESSIONS = (
     "select pid from pg_stat_activity where backend_type = 'client backend'"
     " and application_name like 'rowlease%'"

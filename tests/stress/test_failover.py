@@ -1,11 +1,11 @@
-"""An asynchronous failover under load: what the database loses is lost, and nothing is falsified.
+"""A failover under load: what the database loses is lost, and nothing is falsified.
 
 The standby is cut off for some seconds, the primary is killed, the standby is promoted: it hands
 out the ids of the lost requests again, while workers still run those. What the standby kept of the
 record of changes, and what producers and workers were answered, is one history, which is checked.
 
 `ROWLEASE_STRESS_FAILOVERS=20 pytest tests/stress/test_failover.py` is the long form; what was seen
-is printed (`-s` shows it).
+is printed (`-s` shows it). It also has as many failovers to a standby for which commits wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from tests.stress.history import Asked, Fault, History, check, lost
 from tests.stress.replicas import Seed, Server, until
 from tests.stress.witness import kept, witness
 
-FAILOVERS = int(os.environ.get("ROWLEASE_STRESS_FAILOVERS", "1"))
+LONG = os.environ.get("ROWLEASE_STRESS_FAILOVERS")
+FAILOVERS = int(LONG or "1")
+#: A commit waits until the standby has it: none is lost.
+SYNCHRONOUS = {"synchronous_standby_names": "*", "synchronous_commit": "on"}
 #: Seconds that a request runs: longer than the failover takes, or no outcome would come late.
 RUN = 2.5
 #: Seconds of load before the standby is cut off, and until the primary is killed.
@@ -113,11 +116,11 @@ def workers(dsn: str, log: Path, count: int = WORKERS) -> Iterator[list[subproce
             process.wait()
 
 
-def fail_over(seed: Seed, home: Path) -> Counter[str]:
+def fail_over(seed: Seed, home: Path, is_synchronous: bool) -> Counter[str]:
     """One failover under load; what was seen."""
     home.mkdir()
-    load = Load()
-    primary = Server(seed, home / "one")
+    load = Load(History(max_crashes=MOST, keeps_commits=is_synchronous))
+    primary = Server(seed, home / "one", more=SYNCHRONOUS if is_synchronous else None)
     standby = Server(seed, home / "two", follows=primary)
     dsn = primary.dsn.replace(f":{primary.port}/", f":{primary.port},127.0.0.1:{standby.port}/")
     dsn += "&target_session_attrs=read-write"
@@ -159,7 +162,6 @@ def fail_over(seed: Seed, home: Path) -> Counter[str]:
 
 def judge(history: History, late: int) -> Counter[str]:
     """Check the history; count what was lost, and whose ids were handed out again."""
-    history.max_crashes = MOST
     assert check(history) == []
     calls = [one for one in history.events if isinstance(one, Asked)]
     acknowledged = [one for one in calls if one.ids]
@@ -178,12 +180,16 @@ def judge(history: History, late: int) -> Counter[str]:
 
 
 @pytest.mark.timeout(300 + 60 * FAILOVERS)
-def test_a_failover_loses_the_end_and_falsifies_no_result(seed: Seed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_synchronous", [False, True] if LONG else [False])
+def test_a_failover_loses_the_end_and_falsifies_no_result(
+    seed: Seed, tmp_path: Path, is_synchronous: bool
+) -> None:
     seen: Counter[str] = Counter()
     for number in range(FAILOVERS):
-        one = fail_over(seed, tmp_path / str(number))
+        one = fail_over(seed, tmp_path / str(number), is_synchronous)
         sys.stdout.write(f"\nfailover {number + 1}: {dict(one)}\n")
-        assert one["lost"] > 0
-        assert one["ids_handed_out_again"] > 0
+        assert (one["lost"] == 0) == is_synchronous
+        assert (one["ids_handed_out_again"] == 0) == is_synchronous
         seen.update(one)
-    sys.stdout.write(f"\n{FAILOVERS} failovers: {dict(seen)}\n")
+    how = "commits wait for the standby" if is_synchronous else "commits do not wait"
+    sys.stdout.write(f"\n{FAILOVERS} failovers, {how}: {dict(seen)}\n")
