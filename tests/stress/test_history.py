@@ -285,3 +285,19 @@ def test_the_database_records_what_it_keeps(
         sql(order)
     history.is_drained = False
     assert {broken.rule for broken in check(kept(sql, history))} == ({rule} if rule else set())
+
+
+def test_a_routine_that_takes_any_token_is_found(store: Store, sql: Sql) -> None:
+    ((text,),) = sql("select pg_get_functiondef('rowlease_internal.complete_one'::regproc)")
+    sql(text.replace("and q.lock_token = p_lock_token", ""))
+    witness(sql)
+    (answer,) = store.enqueue_many("default", [NewRequest(kind="k", payload='{"n": 1}')])
+    history = History([Asked((1,), ids=(answer.request_id or 0,))])
+    (late,) = store.dequeue("a", ["default"], 1).requests
+    history.add(Ordered(late.request_id, "break"))
+    store.operate("break", ids=[late.request_id])
+    (owner,) = store.dequeue("b", ["default"], 1).requests
+    assert owner.lock_token > late.lock_token
+    (outcome,) = store.complete([late])
+    history.add(Report(late.request_id, late.lock_token, answer=outcome))
+    assert [broken.rule for broken in check(kept(sql, history))] == ["late outcome"]
