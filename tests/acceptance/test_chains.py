@@ -98,7 +98,10 @@ def test_a_task_that_completes_itself_is_followed_with_that_result(
 ) -> None:
     client.enqueue_many([chain(pay.s(dsn, 5), publish.s())])
     if executor == "drain":
-        assert [ran.kind for ran in drain(client, ALL)] == ["pay", "publish"]
+        assert [(ran.kind, ran.result) for ran in drain(client, ALL)] == [
+            ("pay", 5),
+            ("publish", "5 here"),
+        ]
     else:
         burst(store, executor)
     assert results(sql) == [("pay", "Complete", 5), ("publish", "Complete", "5 here")]

@@ -77,3 +77,20 @@ def test_maintain_drops_only_progress_that_is_over(store: Session) -> None:
     assert len(store.rows("progress", "request_id")) == 4
     store.maintain()
     assert store.rows("progress", "request_id") == [(running.request_id,)]
+
+
+def test_a_reader_sees_the_progress_of_a_running_request(store: Session, clock: Clock) -> None:
+    store.put(2)
+    running, ended = store.claim(limit=2, lease=timedelta(seconds=10))
+    store.report_progress([(running, 0.5, "half"), (ended, 0.9, "nearly")])
+    store.complete([ended])
+
+    def read() -> list[tuple[float | None, str | None]]:
+        found = [store.get_request(one.request_id) for one in (running, ended)]
+        assert found == [*reversed(store.find_requests().requests)]
+        return [(one.progress, one.progress_note) for one in found if one]
+
+    assert read() == [(0.5, "half"), (None, None)]
+    clock.advance(timedelta(seconds=11))
+    store.claim("other")
+    assert read() == [(None, None)] * 2, "another attempt has not reported yet"

@@ -18,7 +18,8 @@ create or replace function rowlease.find_requests(
   due_time timestamptz, dedup_key text, group_key text, num_attempts integer, payload text,
   last_error text, result text, max_attempts integer, requested_time timestamptz, locked_by text,
   locked_time timestamptz, completion_time timestamptz, load_id text, headers text,
-  requeued_from bigint, attempts text, cancel_time timestamptz, cancelled_by text, after bigint)
+  requeued_from bigint, attempts text, cancel_time timestamptz, cancelled_by text,
+  progress double precision, progress_note text, after bigint)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$

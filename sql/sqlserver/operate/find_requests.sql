@@ -27,6 +27,10 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
          order by a.LockToken for json path) as attempts,
        (select c.AskedTime from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancel_time,
        (select c.AskedBy from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancelled_by,
+       (select p.Fraction from rowlease.Progress as p
+         where p.RequestId = r.RequestId and p.LockToken = r.LockToken and r.Status = 'Processing') as progress,
+       (select p.Note from rowlease.Progress as p
+         where p.RequestId = r.RequestId and p.LockToken = r.LockToken and r.Status = 'Processing') as progress_note,
        e.after
   from (select cast(null as bigint) as after, 0 as is_last union all select @next, 1) as e
   left join openjson(cast(@found as nvarchar(max))) as f on e.is_last = 0

@@ -18,6 +18,10 @@ select r.RequestId as request_id, r.QueueName as queue_name, r.Kind as kind, r.S
           from rowlease.Attempt as a where a.RequestId = r.RequestId
          order by a.LockToken for json path) as attempts,
        (select c.AskedTime from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancel_time,
-       (select c.AskedBy from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancelled_by
+       (select c.AskedBy from rowlease.Cancellation as c where c.RequestId = r.RequestId) as cancelled_by,
+       (select p.Fraction from rowlease.Progress as p
+         where p.RequestId = r.RequestId and p.LockToken = r.LockToken and r.Status = 'Processing') as progress,
+       (select p.Note from rowlease.Progress as p
+         where p.RequestId = r.RequestId and p.LockToken = r.LockToken and r.Status = 'Processing') as progress_note
   from rowlease.Requests as r
  where r.RequestId = @p_request_id;

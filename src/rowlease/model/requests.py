@@ -148,6 +148,8 @@ class Request(NamedTuple):
         cancel_time: when the request was cancelled, or its worker was asked to stop it; None if
             neither has happened. While its `status` is Processing, its task still runs.
         cancelled_by: who did so: the operator's name, or else the database user.
+        progress: how much of a running attempt is done, from 0 to 1, and
+        progress_note: a text, as its task has last reported them (`current().progress`).
     """
 
     request_id: int
@@ -177,6 +179,8 @@ class Request(NamedTuple):
     attempts: tuple[Attempt, ...]
     cancel_time: datetime | None
     cancelled_by: str | None
+    progress: float | None = None
+    progress_note: str | None = None
 
 
 class Found(NamedTuple):

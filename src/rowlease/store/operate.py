@@ -388,8 +388,9 @@ class OperateCalls(Calls):
 
 
 def _request(row: Sequence[Any]) -> Request:
-    attempts = tuple(map(_attempt, json.loads(row[-3] or "[]")))
-    return Request._make((*row[:-3], attempts, *row[-2:]))
+    place = Request._fields.index("attempts")
+    attempts = tuple(map(_attempt, json.loads(row[place] or "[]")))
+    return Request._make((*row[:place], attempts, *row[place + 1 :]))
 
 
 def _attempt(fields: dict[str, Any]) -> Attempt:

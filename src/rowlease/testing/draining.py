@@ -32,7 +32,8 @@ class Ran(NamedTuple):
 
     Attributes:
         request: the leased request.
-        result: the task's result, converted to its return annotation; None if the task failed.
+        result: the result of the request, converted to the task's return annotation: what the task
+            returned, or what it gave to `current().complete`. None if the task failed.
         error: the exception that the task raised, or None.
         outcome: `ok` if the result or the failure was recorded; `repeat` if the task itself has
             completed the request; or `lease_lost`.
@@ -180,7 +181,11 @@ class _Draining:
         finally:
             running.reset(token)
         outcome = self._complete(leased, results[0])
-        self.done.append(Ran(leased, task.parameters.result(results[0]), None, outcome))
+        result = results[0]
+        if outcome is Outcome.REPEAT:  # the task has completed its request itself
+            found = self._store.get_request(leased.request_id)
+            result = found.result if found else None
+        self.done.append(Ran(leased, task.parameters.result(result), None, outcome))
 
     def _complete(self, leased: LeasedRequest, result: str | None) -> Outcome:
         successor = successor_of(leased.payload, leased.headers, result)

@@ -6,6 +6,8 @@ rowlease_server   the DSN of the PostgreSQL server: ROWLEASE_TEST_DSN, or else t
                   server without durability
 rowlease_dsn      the DSN of a fresh, migrated database on this server, for one test
 rowlease_client   an open Client on this database
+rowlease_async_client
+                  an open AsyncClient on this database
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from rowlease.client.async_client import AsyncClient
     from rowlease.client.client import Client
 
 #: The environment variable with the DSN of a server on which tests may create and drop databases.
@@ -69,3 +72,18 @@ def rowlease_client(rowlease_dsn: str) -> Iterator[Client]:
 
     with Client(rowlease_dsn) as client:
         yield client
+
+
+@pytest.fixture
+def rowlease_async_client(rowlease_dsn: str) -> Iterator[AsyncClient]:
+    """An open client for asyncio on the test's own database, for any event loop."""
+    import asyncio
+    from contextlib import closing
+
+    from rowlease.client.async_client import AsyncClient
+
+    client = AsyncClient(rowlease_dsn)
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(client.open())
+        yield client
+        loop.run_until_complete(client.close())
