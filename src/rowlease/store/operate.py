@@ -388,9 +388,8 @@ class OperateCalls(Calls):
 
 
 def _request(row: Sequence[Any]) -> Request:
-    place = Request._fields.index("attempts")
-    attempts = tuple(map(_attempt, json.loads(row[place] or "[]")))
-    return Request._make((*row[:place], attempts, *row[place + 1 :]))
+    attempts = json.loads(row[Request._fields.index("attempts")] or "[]")
+    return Request._make(row)._replace(attempts=tuple(map(_attempt, attempts)))
 
 
 def _attempt(fields: dict[str, Any]) -> Attempt:

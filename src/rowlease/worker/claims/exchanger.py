@@ -99,11 +99,7 @@ class Exchanger:
         self._worker_id = worker_id
         self._queues = queues
         self._numbers = {
-            each.name: (
-                number,
-                each.time_limit.total_seconds() if each.time_limit else None,
-                each.retry_pause,
-            )
+            each.name: (number, each.limit_seconds, each.retry_pause)
             for number, each in enumerate(tasks.values())
         }
         self._tasks = tasks
