@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -31,11 +32,14 @@ import rowlease.events
 from rowlease import AsyncClient, Client
 from rowlease.cli import cli
 from rowlease.errors import InvalidRequest
+from rowlease.events import Events
 from rowlease.model import Outcome
 from rowlease.store import Store
 from rowlease.store.routines import PUBLIC, load_routines
 from rowlease.tasks.requests import REQUEST_OPTIONS
 from rowlease.testing import drain, frozen
+from rowlease.worker import Worker
+from tests.waiting import until
 
 
 def code_blocks(page: Path, language: str) -> list[str]:
@@ -188,9 +192,21 @@ def test_the_examples_of_the_testing_page_pass(
         "def test_there_is_the_queue(rowlease_client): rowlease_client.queues.show('mail')"
     )
     (tmp_path / "test_welcome.py").write_text(welcome)
+    passes(3, tmp_path, repository, server_dsn)
+
+
+def test_the_example_application_passes_its_own_tests(
+    repository: Path, tmp_path: Path, server_dsn: str
+) -> None:
+    shutil.copytree(repository / "examples" / "shop", tmp_path / "shop")
+    passes(2, tmp_path / "shop", repository, server_dsn)
+
+
+def passes(count: int, folder: Path, repository: Path, server_dsn: str) -> None:
+    """Run pytest in a folder, as a user does; so many tests must pass."""
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "rowlease.testing.plugin"],
-        cwd=tmp_path,
+        cwd=folder,
         env={
             **os.environ,
             "ROWLEASE_TEST_DSN": server_dsn,
@@ -201,7 +217,7 @@ def test_the_examples_of_the_testing_page_pass(
         text=True,
         timeout=200,
     )
-    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert f"{count} passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
@@ -372,15 +388,46 @@ def test_the_code_after_each_migration_runs(
     page = (repository / "docs" / "migrating.md").read_text()
     systems = re.findall(r"^## From (.+)$", page, re.M)
     blocks = code_blocks(repository / "docs" / "migrating.md", "python")
-    assert len(blocks) == len(systems) == 6
-    with Client(dsn) as client:
+    assert (len(blocks), len(systems)) == (8, 6)
+    with Client(dsn) as client, frozen(client) as clock:
         for block in blocks:
             name = block.split()[1].removesuffix(".py")
             (tmp_path / f"{name}.py").write_text(block)
-            module = import_module(name)
+            if name == "after_beat":
+                continue
+            import_module(name).main(client)
+            clock.advance(minutes=1)  # past a delay
+            ran = drain(client, name)
+            assert {one.outcome for one in ran} == {Outcome.OK}, name
+            if name == "after_canvas":
+                assert [one.result for one in ran if one.kind == "total"] == [14]
+            else:
+                assert len(ran) == 1, name
+
+
+def test_the_small_application_has_as_few_lines_as_celery_s(
+    repository: Path, tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its `main` waits for a result, so a worker runs meanwhile."""
+    monkeypatch.syspath_prepend(tmp_path)
+    blocks = code_blocks(repository / "docs" / "migrating.md", "python")
+    (block,) = [each for each in blocks if "after_beat.py" in each]
+    assert len([line for line in block.splitlines()[1:] if line]) <= 11
+    (tmp_path / "after_beat.py").write_text(block)
+    module = import_module("after_beat")
+    worker = Worker(dsn, "after_beat", executor="thread", events=Events())
+    running = threading.Thread(target=worker.run)
+    running.start()
+    try:
+        with Client(dsn) as client:
             module.main(client)
-            (ran,) = drain(client, name)
-            assert ran.outcome is Outcome.OK, name
+            until(lambda: len(client.find("status:complete kind:add").requests) == 3, 60)
+            results = [one.result for one in client.find("status:complete").requests]
+            assert results == ["7", "3", "3"]
+            assert [one.cron for one in client.store.list_schedules()] == ["0 3 * * *"]
+    finally:
+        worker.stop()
+        running.join(60)
 
 
 def test_the_figures_of_the_comparison_are_those_of_the_benchmarks(repository: Path) -> None:
