@@ -33,7 +33,7 @@ from tests.stress.bad_tasks import AT_ONCE
 from tests.waiting import until
 
 TIMES = int(os.environ.get("ROWLEASE_STRESS_TIMES", "1"))
-RESTARTS = int(os.environ.get("ROWLEASE_STRESS_RESTARTS", "60"))
+RESTARTS = int(os.environ.get("ROWLEASE_STRESS_RESTARTS", "20"))
 Sql = Callable[..., list[tuple[Any, ...]]]
 POISONS = {
     "segfault": "was killed by signal 11",
