@@ -13,7 +13,6 @@ import random
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -55,6 +54,7 @@ SESSIONS = (
 )
 
 
+CALLS_BETWEEN_CRASHES = 20
 HOLDS = "select from rowlease.queue where status = 'Processing' and locked_by"
 
 
@@ -65,7 +65,7 @@ class Run:
         self.server, self.wire, self.ledger, self.draw = server, wire, ledger, draw
         self.history = History(max_crashes=MAX_CRASHES, pays=lambda row: row.number in self.paid)
         self.paid: set[int] = set()
-        self.seen: Counter[str] = Counter()
+        self.calls_at_crash = 0
         self.workers: list[BaseProcess] = []
         self.stopped: dict[int, threading.Timer] = {}
         self.stop = threading.Event()
@@ -185,7 +185,11 @@ class Run:
         until("a round trip is cut", lambda: self.wire.met)
 
     def crash(self) -> None:
+        """Crash when there was some load since the last time."""
+        enough = self.calls_at_crash + CALLS_BETWEEN_CRASHES
+        until("requests come in", lambda: len(self.history.events) >= enough)
         self.server.crash()
+        self.calls_at_crash = len(self.history.events)
 
 
 class NothingDone(Exception):
