@@ -223,14 +223,16 @@ def passes(count: int, folder: Path, repository: Path, server_dsn: str) -> None:
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    reports, thumbnails, payments = code_blocks(repository / "docs" / "tasks.md", "python")
+    reports, thumbnails, weather, payments = code_blocks(repository / "docs" / "tasks.md", "python")
     (tmp_path / "reports.py").write_text(reports)
     (tmp_path / "thumbnails.py").write_text(thumbnails)
+    (tmp_path / "weather.py").write_text(weather)
     (tmp_path / "payments.py").write_text(payments)
     sql("create table payment (invoice int, amount int)")
     run(dsn, "queue create payments")
     run(dsn, "queue create web")
     run(dsn, "queue create thumbnails")
+    run(dsn, "queue create weather")
     sql("select rowlease.enqueue('payments', 'pay', '{\"invoice\": 7, \"amount\": 20}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": 1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": -1}')")
@@ -238,11 +240,13 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     sql("select rowlease.enqueue('web', 'ping', '{\"host\": \"h\"}')")
     old = '{"image": "a", "width": 8}'
     sql("select rowlease.enqueue('thumbnails', 'thumbnail', %s)", (old,))
+    sql("select rowlease.enqueue('weather', 'fahrenheit', '{\"celsius\": 100}')")
     for arguments in (
         ["reports:report"],
         ["reports:ping", "--queue", "web"],
         ["payments", "--queue", "payments"],
         ["thumbnails", "--queue", "thumbnails"],
+        ["weather", "--queue", "weather"],
     ):
         program(tmp_path, dsn, "-m", "rowlease", "worker", *arguments, "--burst")
     assert sql("select * from payment") == [(7, 20)]
@@ -251,8 +255,15 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
         ({"customer": 1, "attempt": 1},),
         ("h is there",),
         ("a 8 x 4",),
+        (212.0,),
     ]
-    assert sql("select status, num_attempts from rowlease.queue") == [("Failed", 1)] * 2
+    assert (
+        sql("select status, num_attempts from rowlease.queue where kind <> 'publish'")
+        == [("Failed", 1)] * 2
+    )
+    assert sql("select payload from rowlease.queue where kind = 'publish'") == [
+        ({"degrees": 212.0},)
+    ]
 
 
 def test_the_program_of_the_page_on_producers_enqueues_what_its_tasks_take(

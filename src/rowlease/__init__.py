@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rowlease.errors import Retry as Retry
     from rowlease.errors import RowleaseError as RowleaseError
     from rowlease.errors import Snooze as Snooze
+    from rowlease.lifespans import lifespan as lifespan
     from rowlease.log_fields import RequestFields as RequestFields
     from rowlease.middleware import Middleware as Middleware
     from rowlease.middleware import add_middleware as add_middleware
@@ -54,6 +55,7 @@ _NAMES = {
     "context": "current",
     "declared_queues": "Queue",
     "errors": "DeadLetter EnqueueUnknown LeaseLost NoResult QueueFull Retry RowleaseError Snooze",
+    "lifespans": "lifespan",
     "log_fields": "RequestFields",
     "middleware": "Middleware add_middleware",
     "tasks.chains": "chain",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
@@ -14,9 +14,28 @@ from rowlease.tasks import headers
 from rowlease.tasks.chains import successor_of
 from rowlease.tasks.task import encode_result
 
+if TYPE_CHECKING:
+    from rowlease.client.async_client import AsyncBoundProducer, AsyncClient
+    from rowlease.client.client import BoundProducer, Client
+
+T = TypeVar("T")
+
+
+class SharedByTasks(Protocol):
+    """What the tasks of a process share; `rowlease.lifespans.Shared` implements it."""
+
+    def state(self, kind: type[T]) -> T: ...
+    @property
+    def client(self) -> Client: ...
+    @property
+    def async_client(self) -> AsyncClient: ...
+
 
 class ExecutorLink(Protocol):
     """Connects a context with its executor. `number` identifies a request of the executor."""
+
+    @property
+    def shared(self) -> SharedByTasks: ...
 
     def is_asked_to_stop(self, number: int) -> bool: ...
 
@@ -127,6 +146,44 @@ class Context:
         """Seconds until the lease ends. The worker renews a lease after a third of its time."""
         ends = self._link.lease_ends(self._number)
         return (self._ends if ends is None else ends) - now()
+
+    def state(self, kind: type[T]) -> T:
+        """The value of this type that a `lifespan` has made in this process.
+
+        Raises:
+            RowleaseError: no lifespan has made such a value.
+        """
+        return self._link.shared.state(kind)
+
+    @property
+    def client(self) -> Client:
+        """A client of the worker's database, open for as long as the process runs tasks.
+
+        It connects when it is first used. It tries an enqueue again as every client does, so that a
+        retried task enqueues again unless its requests have a dedup key or a receipt.
+        """
+        return self._link.shared.client
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same as `client`, for coroutines."""
+        return self._link.shared.async_client
+
+    @overload
+    def bind(self, connection: CallerConnection) -> BoundProducer: ...
+
+    @overload
+    def bind(self, connection: AsyncConnection) -> AsyncBoundProducer: ...
+
+    def bind(self, connection: Any) -> Any:
+        """A producer that enqueues in the open transaction of your connection.
+
+        With `complete` in the same transaction, what a task enqueues is enqueued exactly once.
+        `Client.bind` and `AsyncClient.bind` list the libraries.
+        """
+        from rowlease.store.transaction import is_for_asyncio
+
+        return (self.async_client if is_for_asyncio(connection) else self.client).bind(connection)
 
     @overload
     def complete(self, connection: CallerConnection, result: object = None) -> None: ...

@@ -89,7 +89,7 @@ def test_a_child_outlives_the_thread_that_started_it() -> None:
 
 
 def started_child() -> ChildProcess:
-    child = ChildProcess(0, set_up(Registry(TASKS)))
+    child = ChildProcess(0, {**set_up(Registry(TASKS)), "dsn": ""})
     while not child.ready:
         select.select([child.outcomes_fd], [], [])
         child.read_pipe()

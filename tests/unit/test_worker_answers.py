@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rowlease.lifespans import Shared
 from rowlease.worker.slots import shared_memory, wire
 from rowlease.worker.slots.shared_memory import (
     BUFFER_BYTES,
@@ -29,7 +30,7 @@ def both_sides() -> Iterator[tuple[SharedMemory, SharedMemoryView]]:
     worker = SharedMemory()
     mapped = mmap.mmap(worker.fd, MEMORY_BYTES)
     memory = memoryview(mapped)
-    yield worker, SharedMemoryView(memory, memory.cast("Q"), memory.cast("d"))
+    yield worker, SharedMemoryView(memory, memory.cast("Q"), memory.cast("d"), Shared(""))
     os.close(worker.fd)
 
 

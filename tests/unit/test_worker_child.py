@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from rowlease.clock import now
 from rowlease.context import Context, current
 from rowlease.errors import DeadLetter, Retry, Snooze, SoftTimeLimitExceeded
+from rowlease.lifespans import Shared
 from rowlease.model import Failure
 from rowlease.tasks.task import Task
 from rowlease.worker import attempt
@@ -32,6 +33,8 @@ from rowlease.worker.slots import child_loop, child_program, shared_memory, wire
 
 class NoLink:
     """The link of a context that no test asks about."""
+
+    shared = Shared("")
 
     def is_asked_to_stop(self, number: int) -> bool:
         return False
@@ -241,6 +244,7 @@ class Line:
             wire.read_requests(self.requests),
             self.outcomes,
             self.memory,
+            Shared(""),
         )
         count, size = divmod(self.marks[shared_memory.PUT], shared_memory.COUNT)
         buffer = bytes(self.memory[shared_memory.BUFFER_AT :])

@@ -87,7 +87,7 @@ def emitted() -> list[Event]:
 def slots(emitted: list[Event]) -> Iterator[ChildPool]:
     events = Events()
     events.subscribe(emitted.append)
-    with closing(ChildPool(set_up(Registry([act])), 1, events)) as slots:
+    with closing(ChildPool({**set_up(Registry([act])), "dsn": ""}, 1, events)) as slots:
         slots.start(cancelled=lambda: False)
         yield slots
 
@@ -234,7 +234,7 @@ def test_a_process_that_a_task_starts_inherits_no_pipe(slots: ChildPool) -> None
 
 def test_children_hold_their_own_pipes_only(slots: ChildPool, emitted: list[Event]) -> None:
     """Requests, outcomes, output and the kill pipe: one end of each is the child's."""
-    with closing(ChildPool(set_up(Registry([act])), 1, Events())) as others:
+    with closing(ChildPool({**set_up(Registry([act])), "dsn": ""}, 1, Events())) as others:
         others.start(cancelled=lambda: False)
         first, second = (pipes(one.runners[0].pid) for one in (slots, others))
         assert len(first) == len(second) == 4

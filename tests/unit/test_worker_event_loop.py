@@ -19,6 +19,7 @@ import pytest
 from rowlease.clock import now
 from rowlease.context import current
 from rowlease.events import Event, EventLoopBlocked, EventLoopFreed, Events
+from rowlease.lifespans import Shared
 from rowlease.model import Failure, LeasedRequest
 from rowlease.tasks.task import Registry, task
 from rowlease.worker.attempt import NotRun, Returned
@@ -132,7 +133,10 @@ def slots(emitted: list[Event]) -> Iterator[EventLoop]:
     gate = Gate()
     events = Events()
     events.subscribe(emitted.append)
-    with closing(EventLoop(REGISTRY, NUM_SLOTS, "thread", events)) as slots, ExitStack() as stack:
+    with (
+        closing(EventLoop(REGISTRY, NUM_SLOTS, "thread", events, Shared(""))) as slots,
+        ExitStack() as stack,
+    ):
         slots.start(cancelled=lambda: False)
         stack.callback(gate.opened.set)
         yield slots
@@ -278,7 +282,7 @@ def test_a_wrong_payload_fails_its_request(slots: EventLoop) -> None:
 
 
 def test_a_signal_handler_may_call_wake_wherever_it_interrupts_poll() -> None:
-    slots = EventLoop(Registry(()), 1, "coroutine", Events())
+    slots = EventLoop(Registry(()), 1, "coroutine", Events(), Shared(""))
 
     def interrupt(frame: FrameType, event: str, argument: object) -> Any:
         slots.wake()  # as a signal handler would: between two lines of the interrupted thread

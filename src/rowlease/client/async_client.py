@@ -125,6 +125,13 @@ class AsyncClient(AsyncProducer):
         self._retry_for = retry_for
         self._threads: CallThreads | None = None
 
+    @classmethod
+    def over(cls, client: Client) -> Self:
+        """An open client that makes its calls through this one."""
+        opened = cls()
+        opened._client, opened._threads = client, CallThreads()
+        return opened
+
     async def open(self) -> Self:
         """Open the client, where an `async with` block does not fit; see `Client.open`."""
         if self._threads is not None:

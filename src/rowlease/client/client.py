@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
@@ -198,6 +198,13 @@ class Client(Producer):
         self._exit = ExitStack()
         self._store: Store | None = None
         self._batch_reads: BatchReads | None = None
+
+    @classmethod
+    def over(cls, store: Store) -> Self:
+        """An open client that makes its calls through this store."""
+        client = cls()
+        client._store = client._exit.enter_context(closing(store))
+        return client
 
     def open(self) -> Self:
         """Open the client, where a `with` block does not fit. An open client stays as it is.

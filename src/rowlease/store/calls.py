@@ -65,6 +65,8 @@ class Calls(ABC):
 
     #: The DSN without the password, for messages.
     where: str
+    #: The DSN with its password, for another store of the same database.
+    dsn: str
     #: Wakes callers that wait for the end of a request. The key is the request's id as a string. A
     #: notification may be missing, for example if the worker of a request died. So callers must
     #: also poll.

@@ -190,7 +190,7 @@ class Task(TaskSettings, Generic[P, R]):
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
             # Each coroutine needs its own context. Otherwise it would share that of the first one.
-            result = _runner().run(result, context=copy_context())
+            result = runner().run(result, context=copy_context())
         return encode_result(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:
@@ -366,7 +366,7 @@ class Registry(dict[str, Task[..., Any]]):
 
 
 @functools.cache
-def _runner() -> asyncio.Runner:
+def runner() -> asyncio.Runner:
     """The event loop in which this process runs coroutines one after the other."""
     import asyncio
 

@@ -12,11 +12,12 @@ from rowlease.context import Context, running
 from rowlease.counts import counted
 from rowlease.errors import DeadLetter, Retry, RowleaseError, Snooze, UnknownTask
 from rowlease.events import Events
+from rowlease.lifespans import Shared
 from rowlease.middleware import around_run
 from rowlease.model import Failure, LeasedRequest, Outcome
 from rowlease.tasks.chains import successor_of
 from rowlease.tasks.loading import Tasks, registry_of
-from rowlease.tasks.task import Task
+from rowlease.tasks.task import Task, runner
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
 from rowlease.worker.claims.before_start import has_expired, with_results
@@ -52,6 +53,9 @@ class Ran(NamedTuple):
 
 class _Inline:
     """The executor link of a task that a test runs. The task is never asked to stop."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
 
     def is_asked_to_stop(self, number: int) -> bool:
         return False
@@ -98,9 +102,10 @@ def drain(
         Exception: any exception of a task, if `reraise` is true.
     """
     draining = _Draining(where, tasks, queues, reraise, schedules, limit)
-    for task, leased in draining.leases():
-        with draining.attempt(task, leased) as results:
-            results.append(task.run(leased.payload))
+    with draining.shared.entered(lambda: runner().get_loop()):
+        for task, leased in draining.leases():
+            with draining.attempt(task, leased) as results:
+                results.append(task.run(leased.payload))
     return draining.done
 
 
@@ -115,9 +120,10 @@ async def drain_async(
 ) -> list[Ran]:
     """The same as `drain`, but coroutines run in the running event loop."""
     draining = _Draining(where, tasks, queues, reraise, schedules, limit)
-    for task, leased in draining.leases():
-        with draining.attempt(task, leased) as results:
-            results.append(await task.run_coroutine(leased.payload))
+    async with draining.shared.entered_here():
+        for task, leased in draining.leases():
+            with draining.attempt(task, leased) as results:
+                results.append(await task.run_coroutine(leased.payload))
     return draining.done
 
 
@@ -135,6 +141,7 @@ class _Draining:
     ) -> None:
         self.done: list[Ran] = []
         self._store = store_of(where)
+        self.shared = Shared(self._store.dsn)
         self._tasks = registry_of(tasks)
         self._queues = queues
         self._reraise = reraise
@@ -169,7 +176,7 @@ class _Draining:
     @contextmanager
     def attempt(self, task: Task[..., Any], leased: LeasedRequest) -> Iterator[list[str | None]]:
         """Record an attempt, whose result the block appends to the list."""
-        context = Context(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline())
+        context = Context(leased, 1, now() + LEASE_DURATION.total_seconds(), _Inline(self.shared))
         token = running.set(context)
         results: list[str | None] = []
         try:

@@ -174,7 +174,7 @@ class Worker:
         with (
             rare_collections(),
             stopped_by_signals(self.stop),
-            closing(self._executor.slots(self._tasks, self._events)) as slots,
+            closing(self._executor.slots(self._tasks, self._events, store.dsn)) as slots,
             stacks_on_sigquit(lambda: show_stacks(slots.runners)),
         ):
             self._wake = slots.wake

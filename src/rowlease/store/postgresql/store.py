@@ -62,6 +62,7 @@ class PostgresStore(Store):
     ) -> None:
         self._call_timeout = call_timeout
         self._connect = Connector(libpq_dsn(dsn), application_name, call_timeout)
+        self.dsn = dsn
         self.where = redact(dsn)
         self._routines = load_routines("postgresql")
         self._calls: dict[tuple[Any, ...], str] = {}

@@ -102,6 +102,7 @@ class SqlServerStore(Store):
     ) -> None:
         self._call_timeout = call_timeout
         self._odbc = odbc_string(dsn, application_name)
+        self.dsn = dsn
         self.where = redact(dsn)
         self._routines = load_routines("sqlserver")
         self._pool = ConnectionPool(self._connect)

@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -20,10 +20,11 @@ from rowlease.clock import now
 from rowlease.context import Context, running
 from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.garbage import search_less
+from rowlease.lifespans import Shared
 from rowlease.middleware import NO_MIDDLEWARE, around_run
 from rowlease.model import Failure
 from rowlease.tasks.loading import load_places
-from rowlease.tasks.task import Task
+from rowlease.tasks.task import Task, runner
 from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked, describe, failed
 from rowlease.worker.slots import output, wire
 from rowlease.worker.slots.shared_memory import (
@@ -45,21 +46,26 @@ _is_forked = False
 def start(
     set_up: dict[str, Any], requests_fd: int, outcomes_fd: int, memory_fd: int, output_fd: int
 ) -> None:
-    """Import the tasks, then run requests until the worker closes the pipe."""
+    """Import the tasks and enter lifespans, then run requests until the worker closes the pipe."""
     if set_up["levels"] is not None:
         output.redirect(output_fd, set_up["levels"])
-    try:
-        tasks = load_places(set_up["tasks"], set_up["script"])
-    except BaseException as error:
-        broken = wire.answer(0, wire.BROKEN, body=describe(error).encode())
-        wire.write(outcomes_fd, wire.frame(broken))
-        return
-    wire.GivenRequest.kinds = [task.name for task in tasks]
-    search_less()
-    os.register_at_fork(after_in_child=mark_forked)
-    wire.write(outcomes_fd, wire.frame(wire.answer(0, wire.READY)))
-    with mmap.mmap(memory_fd, MEMORY_BYTES) as memory, memoryview(memory) as view:
-        serve(tasks, wire.read_requests(requests_fd), outcomes_fd, view)
+    shared = Shared(set_up["dsn"])
+    what = "import the tasks"
+    with ExitStack() as stack:
+        try:
+            tasks = load_places(set_up["tasks"], set_up["script"])
+            what = "start"
+            stack.enter_context(shared.entered(lambda: runner().get_loop()))
+        except BaseException as error:
+            why = f"could not {what}: {describe(error)}"
+            wire.write(outcomes_fd, wire.frame(wire.answer(0, wire.BROKEN, body=why.encode())))
+            return
+        wire.GivenRequest.kinds = [task.name for task in tasks]
+        search_less()
+        os.register_at_fork(after_in_child=mark_forked)
+        wire.write(outcomes_fd, wire.frame(wire.answer(0, wire.READY)))
+        with mmap.mmap(memory_fd, MEMORY_BYTES) as memory, memoryview(memory) as view:
+            serve(tasks, wire.read_requests(requests_fd), outcomes_fd, view, shared)
 
 
 def serve(
@@ -67,6 +73,7 @@ def serve(
     requests: Iterator[wire.GivenRequest],
     outcomes_fd: int,
     memory: memoryview,
+    shared: Shared,
 ) -> None:
     """Run requests until the worker closes the pipe."""
     copies = [(fd, os.dup(fd), name) for fd, name in ((1, "stdout"), (2, "stderr")) if is_open(fd)]
@@ -74,7 +81,7 @@ def serve(
     for fd, _, _ in copies:
         closed.register(fd, 0)
     with memory.cast("Q") as marks, memory.cast("d") as times:
-        view = SharedMemoryView(memory, marks, times)
+        view = SharedMemoryView(memory, marks, times, shared)
         for number, request in enumerate(requests, 1):
             started = now()
             times[STARTED] = started

@@ -57,7 +57,7 @@ class ChildPool:
         self._events = events
         self._starts = [(0.0, slot) for slot in range(count)]
         self._restart_pauses = Backoff(0.1, 5.0)  # after deaths during start-up
-        self._import_error: str | None = None
+        self._start_error: str | None = None
         self._answers: list[Ended[Ending]] = []
         self._deaths: list[Death] = []
         self._outputs: list[Thread] = []
@@ -74,14 +74,12 @@ class ChildPool:
         memory ran out.
 
         Raises:
-            ConfigError: a child could not import the tasks.
+            ConfigError: a child could not import the tasks, or a lifespan failed.
         """
         while not cancelled() and sum(one.ready for one in self.runners) < self._count:
             self.poll(1.0)
-            if self._import_error is not None:
-                raise ConfigError(
-                    f"a child process could not import the tasks: {self._import_error}"
-                )
+            if self._start_error is not None:
+                raise ConfigError(f"a child process {self._start_error}")
 
     def poll(self, pause: float) -> tuple[list[Ended[Ending]], list[Death]]:
         """Wait up to `pause` seconds for answers and deaths, and return them."""
@@ -197,7 +195,7 @@ class ChildPool:
         if how == RETIRED:
             self._start(child.slot)
             return
-        self._import_error = self._import_error or child.import_error
+        self._start_error = self._start_error or child.start_error
         self.num_deaths += 1
         self._deaths.append(Death(how, running, others))
         self._events.emit(ChildDied(child.slot, child.pid, how, running and running[0].request))

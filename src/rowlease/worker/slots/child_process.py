@@ -84,7 +84,7 @@ class ChildProcess:
         load: the number of requests held, without those taken back.
         ready: whether the child has imported the tasks.
         end_reason: why the child is about to end, or None.
-        import_error: why the child could not import the tasks, or None.
+        start_error: why the child could not import the tasks or start, or None.
         pipe_closed_at: when the child closed the pipe of outcomes or died; None before that.
         num_blocked: 1 if the child has been running one request for a long time, else 0.
         take_back_at: when to call `finish_take_back`; None while none has been started.
@@ -100,7 +100,7 @@ class ChildProcess:
         self.ready = False
         self.end_reason: str | None = None
         self.num_blocked = 0
-        self.import_error: str | None = None
+        self.start_error: str | None = None
         self.pipe_closed_at: float | None = None
         self.take_back_at: float | None = None
         self.is_watched_for_writing = False
@@ -276,8 +276,7 @@ class ChildProcess:
                 if code == wire.READY:
                     self.ready = True
                 elif code == wire.BROKEN:
-                    self.import_error = body.decode(errors="replace")
-                    self.end_reason = f"could not import the tasks: {self.import_error}"
+                    self.end_reason = self.start_error = body.decode(errors="replace")
                 elif number:
                     self._piped.append(found)
         except ValueError:

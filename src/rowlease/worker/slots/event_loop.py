@@ -22,8 +22,9 @@ from typing import Any
 from rowlease import middleware
 from rowlease.clock import now
 from rowlease.context import Context, running
-from rowlease.errors import SoftTimeLimitExceeded
+from rowlease.errors import ConfigError, SoftTimeLimitExceeded
 from rowlease.events import Events
+from rowlease.lifespans import Shared
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker.attempt import NOTHING, Ending, NotRun, Returned, failed
 from rowlease.worker.claims.leases import Lease
@@ -50,13 +51,17 @@ class EventLoop:
     Args:
         count: the number of slots.
         unit: the word for one slot in messages.
+        shared: what the tasks share.
     """
 
     num_deaths = 0
     num_left = math.inf
 
-    def __init__(self, tasks: Registry, count: int, unit: str, events: Events) -> None:
+    def __init__(
+        self, tasks: Registry, count: int, unit: str, events: Events, shared: Shared
+    ) -> None:
         self.unit = unit
+        self.shared = shared
         self.num_slots = count
         self.num_blocked = 0
         self.take_back_at: float | None = None
@@ -79,14 +84,25 @@ class EventLoop:
         # Unlike `threading.Event.set`, its `put` may interrupt any method of the same object, so a
         # signal handler can call it.
         self._wakes: SimpleQueue[None] = SimpleQueue()
+        #: The error of a lifespan, or None as soon as all are entered.
+        self._entered: SimpleQueue[BaseException | None] = SimpleQueue()
         self._threads = TaskThreads()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="rowlease-coroutines", daemon=True)
         self._watch = BlockWatch(self._loop, self._running, events)
 
     def start(self, cancelled: Callable[[], bool]) -> None:
-        """Start the event loop."""
+        """Start the event loop. Wait until lifespans are entered, or `cancelled` returns True.
+
+        Raises:
+            ConfigError: a lifespan failed.
+        """
         self._thread.start()
+        while not cancelled():
+            with suppress(Empty):
+                if error := self._entered.get(timeout=1.0):
+                    raise error
+                return
 
     def wake(self) -> None:
         """End a `poll` that is waiting. Safe from any thread and from signal handlers."""
@@ -229,13 +245,19 @@ class EventLoop:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        while not self._is_closing:
-            self._loop.run_forever()  # again if a task stopped the event loop by mistake
-        rest = asyncio.all_tasks(self._loop)
-        for task in rest:
-            task.cancel()
-        if rest:
-            self._loop.run_until_complete(asyncio.wait(rest, timeout=SLOTS_SHUTDOWN / 2))
+        try:
+            with self.shared.entered(lambda: self._loop):
+                of_lifespans = asyncio.all_tasks(self._loop)
+                self._entered.put(None)
+                while not self._is_closing:
+                    self._loop.run_forever()  # again if a task stopped the event loop by mistake
+                rest = asyncio.all_tasks(self._loop) - of_lifespans
+                for task in rest:
+                    task.cancel()
+                if rest:
+                    self._loop.run_until_complete(asyncio.wait(rest, timeout=SLOTS_SHUTDOWN / 2))
+        except ConfigError as error:
+            self._entered.put(error)
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
     def _cancel_soon(self, number: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError
 from rowlease.events import Events
+from rowlease.lifespans import Shared
 from rowlease.tasks.loading import set_up
 from rowlease.tasks.settings import check_executor
 from rowlease.tasks.task import Registry
@@ -42,11 +43,15 @@ class Executor(NamedTuple):
     set_up: dict[str, Any] | None
     max_tasks: float
 
-    def slots(self, tasks: Registry, events: Events) -> ChildPool | EventLoop:
-        """Create the slots without starting them."""
+    def slots(self, tasks: Registry, events: Events, dsn: str) -> ChildPool | EventLoop:
+        """Create the slots without starting them.
+
+        Args:
+            dsn: the database of the clients of tasks.
+        """
         if self.set_up is None:
-            return EventLoop(tasks, self.concurrency, self.name, events)
-        return ChildPool(self.set_up, self.concurrency, events, self.max_tasks)
+            return EventLoop(tasks, self.concurrency, self.name, events, Shared(dsn))
+        return ChildPool({**self.set_up, "dsn": dsn}, self.concurrency, events, self.max_tasks)
 
 
 def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:

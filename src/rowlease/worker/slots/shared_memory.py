@@ -6,6 +6,8 @@ import mmap
 import os
 import platform
 
+from rowlease.context import SharedByTasks
+
 # The memory begins with words of eight bytes. Each word has only one writer: the child or the
 # worker. Requests are numbered in the order in which the worker gave them to the child.
 #
@@ -125,8 +127,13 @@ class SharedMemoryView:
     """The child's side of the shared memory, for the context of a running task."""
 
     def __init__(
-        self, memory: memoryview, marks: memoryview[int], times: memoryview[float]
+        self,
+        memory: memoryview,
+        marks: memoryview[int],
+        times: memoryview[float],
+        shared: SharedByTasks,
     ) -> None:
+        self.shared = shared
         self._memory = memory
         self._marks = marks
         self._times = times
