@@ -29,8 +29,9 @@ from rowlease.client.database import database
 from rowlease.spark import enqueue, local_session, read_requests
 with database(None) as dsn:
     session = local_session(dsn=dsn)
-    enqueue(session.range(3), dsn, kind="row", queue="spark")
-    print(read_requests(session, dsn, queue="spark").count(), "requests by Spark", session.version)
+    enqueue(session.range(3), dsn, kind="row", queue="default")
+    rows = read_requests(session, dsn, columns=["kind"]).where("kind = 'row'")
+    print(rows.count(), "requests by Spark", session.version)
 """
 SQLSERVER = """
 from rowlease.errors import StoreUnavailable
