@@ -17,7 +17,7 @@ ENDS = ("commit, return", "commit, raise", "roll back, return", "roll back, rais
 
 
 @task
-def pay(dsn: str, end: str = ENDS[0], wait: str | None = None) -> str:
+def pay(dsn: str, end: str = ENDS[0], wait: str | None = None) -> str | dict[str, int]:
     attempt = current()
     with psycopg.connect(dsn) as connection:
         connection.execute(EFFECT, (attempt.request_id, attempt.lock_token))

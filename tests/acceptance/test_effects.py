@@ -103,7 +103,7 @@ def test_a_task_may_go_on_after_the_commit_for_longer_than_its_lease(
 def test_under_drain_too(dsn: str, store: Store, sql: Sql) -> None:
     put(store, dsn=dsn)
     (ran,) = drain(store, [pay])
-    assert (ran.outcome, ran.error) == ("repeat", None)
+    assert (ran.outcome, ran.error, ran.result) == ("repeat", None, {"paid": 5})
     assert state(sql) == ("Complete", {"paid": 5}, 1)
 
 
