@@ -66,11 +66,12 @@ def main() -> int:
         seed: Seed | None = None
         for fault, times in wanted.items():
             for first in range(0, times, ROUND):
-                if first in rounds.get(fault, {}):
+                number = min(ROUND, times - first)
+                if rounds.get(fault, {}).get(first, Figures()).faults >= number:
                     continue
                 seed = seed or Seed(Path(folder) / "seed")
                 name = f"seed {given.seed}, {fault}, from {first}"
-                faults = drawn(fault, min(ROUND, times - first), random.Random(name))
+                faults = drawn(fault, number, random.Random(name))
                 home = Path(folder) / f"{fault} {first}"
                 found, broken = one_round(seed, home, faults, name)
                 sys.stdout.write(f"{name}: {found}\n" + "".join(f"  {one}\n" for one in broken))
