@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from itertools import product
 
 import pytest
@@ -313,3 +314,23 @@ def test_sql_may_write_the_arrays_of_exchange_in_any_way(store: Session) -> None
         " @p_errors = N'[\"x\"]', @p_dead = N'[true]'"
     )
     assert [(row[0], row[-1]) for row in rows] == [(one.request_id, "ok"), (two.request_id, "ok")]
+
+
+@pytest.mark.only_on("postgresql", why="its tables can be locked against readers")
+def test_a_delayed_renewal_makes_no_lease_shorter(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    """It counts from its write: a later one, on another connection, may have been faster."""
+    dba, worker = another(), another()
+    for session in (store, dba, worker):
+        session.freeze(None)
+    store.put()
+    held = store.claim()
+    dba.begin()
+    dba.execute("lock table rowlease.queue_settings")
+    delayed = worker.waiting(lambda: worker.renew(held, lease=timedelta(seconds=30)))
+    answered = dba.now()
+    dba.commit()
+    (renewal,) = delayed.result()
+    assert renewal.lock_expires_time is not None
+    assert renewal.lock_expires_time >= answered + timedelta(seconds=30)

@@ -9,8 +9,9 @@
 -- why:      a claim can only assume that a request starts at once, so a renewal that denies it takes
 --           the start back: if the lease runs out then, this is no crash. A locked row is being
 --           finished, perhaps in a long transaction; the other leases must not wait for that row
---           (busy). A lease that has run out but has not been broken yet is renewed, because no
---           other worker has the request.
+--           (busy). A lease counts from the write of its row, so that a delayed call does not make it
+--           shorter than a later call has made it. A lease that has run out but has not been broken
+--           yet is renewed, because no other worker has the request.
 create or replace function rowlease.renew(
   p_request_ids bigint[], p_lock_tokens bigint[], p_lease_ms bigint default null,
   p_started boolean[] default null
@@ -39,8 +40,9 @@ begin
        for no key update of q skip locked),
   renewed as (
     update rowlease.queue q
-       set lock_expires_time = v_now + coalesce(p_lease_ms, h.lease_seconds * 1000::bigint)
-                                       * interval '1 ms',
+       set lock_expires_time = rowlease.now()
+                               + coalesce(p_lease_ms, h.lease_seconds * 1000::bigint)
+                                 * interval '1 ms',
            started_time = case when h.started then coalesce(q.started_time, v_now) end
       from held h
      where q.request_id = any(array[h.request_id]) and q.lock_token = h.token and q.locked_by is not null

@@ -5,8 +5,10 @@
 -- why:      a claim can only assume that a request starts at once, so a renewal that denies it takes
 --           the start back: if the lease runs out then, this is no crash. A locked row is being
 --           finished, perhaps in a long transaction; the other leases must not wait for that row
---           (busy). The read after the commit does not wait for it, either. A lease that has run out
---           but has not been broken yet is renewed, because no other worker has the request.
+--           (busy). The read after the commit does not wait for it, either. A lease counts from the
+--           write of its row, so that a delayed call does not make it shorter than a later call has
+--           made it. A lease that has run out but has not been broken yet is renewed, because no
+--           other worker has the request.
 create or alter procedure rowlease.renew
   @p_request_ids nvarchar(max), @p_lock_tokens nvarchar(max), @p_lease_ms bigint = null,
   @p_started nvarchar(max) = null
@@ -32,7 +34,7 @@ select g.request_id, g.lock_token, max(case when s.value = 'false' then 0 else 1
  group by g.request_id, g.lock_token;
 begin transaction;
 update rowlease.Queue
-   set LockExpiresTime = rowlease_internal.add_ms(@now, coalesce(@p_lease_ms, 1000 * (
+   set LockExpiresTime = rowlease_internal.add_ms(rowlease.now(), coalesce(@p_lease_ms, 1000 * (
          select s.LeaseSeconds from rowlease.QueueSettings as s where s.QueueName = Queue.QueueName))),
        StartedTime = (
          select coalesce(Queue.StartedTime, @now) from @given as n where n.RequestId = Queue.RequestId
