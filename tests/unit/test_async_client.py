@@ -26,9 +26,10 @@ def methods(kind: type[Any]) -> dict[str, list[str]]:
 
 def test_both_colours_have_the_same_methods() -> None:
     assert methods(AsyncProducer) == methods(Producer)
-    of_client = methods(AsyncClient)
+    of_client, twin = methods(AsyncClient), methods(Client)
     assert of_client.pop("run_sync")  # for `queues`, and whatever else there is
-    assert of_client == methods(Client)
+    assert (of_client.pop("over"), twin.pop("over")) == (["client"], ["store"])
+    assert of_client == twin
     of_handle = methods(Handle)
     assert of_handle.pop("result_in")
     made = methods(AsyncHandle)
