@@ -223,16 +223,21 @@ def passes(count: int, folder: Path, repository: Path, server_dsn: str) -> None:
 def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     repository: Path, tmp_path: Path, dsn: str, sql: Callable[..., list[tuple[Any, ...]]]
 ) -> None:
-    reports, thumbnails, weather, payments = code_blocks(repository / "docs" / "tasks.md", "python")
+    reports, thumbnails, weather, invoices, payments = code_blocks(
+        repository / "docs" / "tasks.md", "python"
+    )
     (tmp_path / "reports.py").write_text(reports)
     (tmp_path / "thumbnails.py").write_text(thumbnails)
     (tmp_path / "weather.py").write_text(weather)
+    (tmp_path / "invoices.py").write_text(invoices)
     (tmp_path / "payments.py").write_text(payments)
     sql("create table payment (invoice int, amount int)")
     run(dsn, "queue create payments")
     run(dsn, "queue create web")
     run(dsn, "queue create thumbnails")
     run(dsn, "queue create weather")
+    run(dsn, "queue create alarms")
+    run(dsn, "queue create invoices")
     sql("select rowlease.enqueue('payments', 'pay', '{\"invoice\": 7, \"amount\": 20}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": 1}')")
     sql("select rowlease.enqueue('default', 'report', '{\"customer\": -1}')")
@@ -240,6 +245,10 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
     sql("select rowlease.enqueue('web', 'ping', '{\"host\": \"h\"}')")
     old = '{"image": "a", "width": 8}'
     sql("select rowlease.enqueue('thumbnails', 'thumbnail', %s)", (old,))
+    sql(
+        "select rowlease.enqueue('invoices', 'send_invoice', '{\"number\": 7}', "
+        "p_max_attempts => 1)"
+    )
     sql("select rowlease.enqueue('weather', 'fahrenheit', '{\"celsius\": 100}')")
     for arguments in (
         ["reports:report"],
@@ -247,6 +256,7 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
         ["payments", "--queue", "payments"],
         ["thumbnails", "--queue", "thumbnails"],
         ["weather", "--queue", "weather"],
+        ["invoices", "--queue", "invoices", "--queue", "alarms"],
     ):
         program(tmp_path, dsn, "-m", "rowlease", "worker", *arguments, "--burst")
     assert sql("select * from payment") == [(7, 20)]
@@ -256,10 +266,11 @@ def test_the_tasks_of_the_page_on_tasks_do_what_it_says(
         ("h is there",),
         ("a 8 x 4",),
         (212.0,),
+        (None,),
     ]
     assert (
         sql("select status, num_attempts from rowlease.queue where kind <> 'publish'")
-        == [("Failed", 1)] * 2
+        == [("Failed", 1)] * 3
     )
     assert sql("select payload from rowlease.queue where kind = 'publish'") == [
         ({"degrees": 212.0},)

@@ -421,6 +421,15 @@ create table rowlease.unknown_kind (
   constraint unknown_kind_pkey primary key (queue_name, kind)
 );
 
+-- The tasks that run when a request has become a dead letter. Workers write them when they start.
+create table rowlease.dead_letter_task (
+  queue_name varchar(100) not null,  -- the queue of the dead letter
+  kind       varchar(200) not null,  -- the kind of the dead letter
+  task_queue varchar(100) not null,  -- where the request for the task goes
+  task_kind  varchar(200) not null,  -- its kind
+  constraint dead_letter_task_pkey primary key (queue_name, kind)
+);
+
 -- Which requests an enqueue call with a receipt made, so that a repeated call makes no more.
 create table rowlease.enqueue_receipt (
   receipt_key   varchar(100) not null,  -- the key that the producer gave

@@ -395,6 +395,14 @@ create table rowlease.UnknownKind (
   constraint unknown_kind_pkey primary key (QueueName, Kind)
 );
 go
+create table rowlease.DeadLetterTask (
+  QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  Kind      nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  TaskQueue nvarchar(100) collate Latin1_General_100_BIN2 not null,
+  TaskKind  nvarchar(200) collate Latin1_General_100_BIN2 not null,
+  constraint dead_letter_task_pkey primary key (QueueName, Kind)
+);
+go
 create table rowlease.EnqueueReceipt (
   ReceiptKey   nvarchar(100) collate Latin1_General_100_BIN2 not null,
   RequestIds   nvarchar(max) not null,

@@ -54,6 +54,7 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.complete
                           rowlease.abandon, rowlease.expire, rowlease.snooze,
                           rowlease.decline, rowlease.disown, rowlease.exchange, rowlease.renew, rowlease.maintain,
                           rowlease.finish_batches, rowlease.worker_heartbeat,
+                          rowlease.set_dead_letter_tasks,
                           rowlease.remove_worker, rowlease.advance_ids, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
                           rowlease.fire_schedule, rowlease.report_progress,

@@ -51,6 +51,7 @@ grant execute on rowlease.renew to rowlease_worker;
 grant execute on rowlease.maintain to rowlease_worker;
 grant execute on rowlease.finish_batches to rowlease_worker;
 grant execute on rowlease.worker_heartbeat to rowlease_worker;
+grant execute on rowlease.set_dead_letter_tasks to rowlease_worker;
 grant execute on rowlease.remove_worker to rowlease_worker;
 grant execute on rowlease.advance_ids to rowlease_worker;
 grant execute on rowlease.depth to rowlease_worker;

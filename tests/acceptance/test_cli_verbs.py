@@ -218,7 +218,13 @@ def test_every_method_of_a_client_has_a_command() -> None:
         "enqueue_batch",  # --batch-id, --after
         *("find", "get", "requests"),  # rowlease requests
         *("queues", "batch"),
-        *("bind", "store", "open", "over", "close"),  # of the program: a connection, all routines, a life
+        *(
+            "bind",
+            "store",
+            "open",
+            "over",
+            "close",
+        ),  # of the program: a connection, all routines, a life
     }
     assert public(AsyncClient) <= public(Client) | {"run_sync"}
 

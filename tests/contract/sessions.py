@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 TABLES = ("queue", "queue_history", "queue_depth", "queue_day", "enqueue_receipt", "worker", "load",
           "lane", "lane_part", "queue_waiter", "queue_settings", "schedule", "unknown_kind",
-          "progress", "attempt", "rate_start", "operation", "requeued", "cancellation", "stream",
-          "batch", "batch_wait")  # fmt: skip
+          "dead_letter_task", "progress", "attempt", "rate_start", "operation", "requeued",
+          "cancellation", "stream", "batch", "batch_wait")  # fmt: skip
 
 #: For a parameter that is a time of PostgreSQL's calendar and of no other.
 INFINITY = pytest.mark.only_on("postgresql", why="the only one that has an infinite time")

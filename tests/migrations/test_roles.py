@@ -23,6 +23,7 @@ PRODUCER = EVERYONE | {
 WORKER = EVERYONE | {
     "dequeue", "complete", "complete_and_enqueue", "fail", "abandon", "expire", "snooze",
     "decline", "disown", "exchange", "renew", "maintain", "finish_batches", "worker_heartbeat",
+    "set_dead_letter_tasks",
     "remove_worker", "depth",
     "listen", "announce_idle", "put_schedule", "claim_schedules", "fire_schedule",
     "report_progress", "list_queues", "show_queue", "list_workers", "advance_ids",

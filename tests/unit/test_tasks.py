@@ -139,8 +139,9 @@ def test_who_enqueues_as_in_another_library_is_told_how() -> None:
 
 
 def test_the_keywords_of_a_task_are_its_settings() -> None:
-    settings = get_type_hints(TaskSettings)
-    assert {"name": str, **get_type_hints(TaskKeywords)} == settings
+    names = {"Task": Task}
+    settings = get_type_hints(TaskSettings, localns=names)
+    assert {"name": str, **get_type_hints(TaskKeywords, localns=names)} == settings
 
 
 def test_the_settings_of_a_task_do_not_change() -> None:

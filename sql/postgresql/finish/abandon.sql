@@ -22,6 +22,7 @@ declare
   v_queues text[];
   v_groups text[];
   v_wake   text[];
+  v_dead   bigint[];
 begin
   perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_lock_tokens));
   with given as materialized (
@@ -65,10 +66,11 @@ begin
          array_agg(h.request_id) filter (where h.cancel_requested),
          array_agg(h.queue_name) filter (where h.group_key is not null and h.status = 'Failed'),
          array_agg(h.group_key) filter (where h.group_key is not null and h.status = 'Failed'),
-         array_agg(distinct h.queue_name) filter (where h.status = 'Pending')
-    into v_done, v_cancel, v_queues, v_groups, v_wake
+         array_agg(distinct h.queue_name) filter (where h.status = 'Pending'),
+         array_agg(h.request_id) filter (where h.status = 'Failed')
+    into v_done, v_cancel, v_queues, v_groups, v_wake, v_dead
     from handed h;
   perform rowlease_internal.trim_attempts(v_done);
-  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake);
+  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake, v_dead, v_now);
   return query select * from rowlease_internal.lease_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

@@ -27,6 +27,7 @@ declare
   v_queues text[];
   v_groups text[];
   v_wake   text[];
+  v_dead   bigint[];
 begin
   perform rowlease_internal.check_arrays(p_request_ids, p_lock_tokens, cardinality(p_errors));
   perform from unnest(p_request_ids, p_lock_tokens) as g(id, token)
@@ -70,9 +71,10 @@ begin
          array_agg(d.request_id) filter (where d.cancel_requested),
          array_agg(d.queue_name) filter (where d.group_key is not null and d.status = 'Failed'),
          array_agg(d.group_key) filter (where d.group_key is not null and d.status = 'Failed'),
-         array_agg(distinct d.queue_name) filter (where d.status = 'Scheduled')
-    into v_done, v_cancel, v_queues, v_groups, v_wake
+         array_agg(distinct d.queue_name) filter (where d.status = 'Scheduled'),
+         array_agg(d.request_id) filter (where d.status = 'Failed')
+    into v_done, v_cancel, v_queues, v_groups, v_wake, v_dead
     from declined d;
-  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake);
+  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake, v_dead, v_now);
   return query select * from rowlease_internal.settled_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

@@ -91,9 +91,6 @@ begin
     into v_done, v_cancel, v_queues, v_groups, v_wake, v_dead
     from failed f;
   perform rowlease_internal.trim_attempts(v_done);
-  if v_dead is not null and rowlease_internal.somebody_waits() then
-    perform rowlease_internal.announce_finished(v_dead);
-  end if;
-  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake);
+  perform rowlease_internal.after_leases(v_queues, v_groups, v_cancel, v_wake, v_dead, v_now);
   return query select * from rowlease_internal.settled_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

@@ -70,6 +70,6 @@ begin
     into v_done, v_cancel
     from snoozed s;
   perform rowlease_internal.trim_attempts(v_done);
-  perform rowlease_internal.after_leases(null, null, v_cancel, null);
+  perform rowlease_internal.after_leases(null, null, v_cancel, null, null, v_now);
   return query select * from rowlease_internal.lease_outcomes(p_request_ids, p_lock_tokens, v_done);
 end $$;

@@ -83,6 +83,7 @@ begin
     delete from rowlease.queue_day d where d.queue_name = p_queue_name;
     delete from rowlease.queue_waiter w where w.queue_name = p_queue_name;
     delete from rowlease.unknown_kind u where u.queue_name = p_queue_name;
+    delete from rowlease.dead_letter_task t where t.queue_name = p_queue_name;
   end if;
   return v_purged;
 end $$;

@@ -54,6 +54,7 @@ set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N
                     from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @cancelled, null, @now;
 exec rowlease_internal.unblock_groups @groups;
+exec rowlease_internal.report_dead_letters @done, @now;
 insert into @answer (Place, RequestId, Outcome)
 select o.place, o.request_id, o.outcome
   from rowlease_internal.lease_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;

@@ -11,8 +11,7 @@ as
 set nocount on;
 set xact_abort on;
 set transaction isolation level read committed;
-declare @now datetime2(6) = rowlease.now(), @done nvarchar(max), @groups nvarchar(max);
-declare @taken xml, @cancelled nvarchar(max);
+declare @now datetime2(6) = rowlease.now(), @done nvarchar(max), @groups nvarchar(max), @taken xml, @cancelled nvarchar(max);
 declare @held table (RequestId bigint not null primary key);
 declare @judged table (RequestId bigint not null primary key, IsDead bit not null,
                        CancelRequested bit not null, DelayMs bigint, Error nvarchar(max));
@@ -79,6 +78,7 @@ set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N
                     from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @cancelled, null, @now;
 exec rowlease_internal.unblock_groups @groups;
+exec rowlease_internal.report_dead_letters @done, @now;
 insert into @answer (Place, RequestId, Outcome, Dead)
 select o.place, o.request_id, o.outcome, o.dead
   from rowlease_internal.settled_outcomes(@p_request_ids, @p_lock_tokens, @done) as o;

@@ -80,6 +80,7 @@ begin
   delete from rowlease.QueueDay where QueueName = @p_queue_name;
   delete from rowlease.QueueWaiter where QueueName = @p_queue_name;
   delete from rowlease.UnknownKind with (rowlock) where QueueName = @p_queue_name;
+  delete from rowlease.DeadLetterTask with (rowlock) where QueueName = @p_queue_name;
 end;
 commit transaction;
 select @count as delete_queue;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rowlease.store.calls import Calls
 
@@ -38,6 +38,23 @@ class WorkerCalls(Calls):
             p_busy=busy,
             p_consumer_priority=consumer_priority,
             p_kinds=None if kinds is None else list(kinds),
+        )
+
+    def set_dead_letter_tasks(
+        self, queues: Sequence[str], tasks: Mapping[str, tuple[str, str] | None]
+    ) -> None:
+        """Record which tasks run when requests of these queues become dead letters.
+
+        Args:
+            tasks: for each kind of the worker the queue and the kind of the task's requests, or
+                None.
+        """
+        self._call(
+            "set_dead_letter_tasks",
+            p_queue_names=list(queues),
+            p_kinds=list(tasks),
+            p_task_queues=[one and one[0] for one in tasks.values()],
+            p_task_kinds=[one and one[1] for one in tasks.values()],
         )
 
     def remove_worker(self, worker_id: str) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import NoneType
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from rowlease.errors import ConfigError
 from rowlease.model import DURATION, FIELD_TYPES, TEXT, TypeRule, short_repr
+
+if TYPE_CHECKING:
+    from rowlease.tasks.task import Task
 
 #: A function of an older payload's arguments and version, which returns converted arguments.
 Migrate = Callable[[dict[str, Any], int], dict[str, Any]]
@@ -51,6 +54,8 @@ class TaskSettings:
         executor: the kind of slot that runs the task: "process", "thread" or "coroutine".
         retry_on: exceptions after which the request is tried again. The default is all exceptions.
         dead_letter_on: exceptions that make the request a dead letter, even if `retry_on` has them.
+        on_dead_letter: a task that is enqueued when a request becomes a dead letter, for whatever
+            reason. It is called with `request_id`, `kind` and `error` of the dead letter.
         cron: the times at which workers enqueue the task: minute, hour, day, month and weekday in
             the local time of `time_zone`; a sixth field before them is for seconds. A parameter
             `scheduled_time` receives the time of the firing (ISO 8601, UTC).
@@ -84,6 +89,7 @@ class TaskSettings:
     executor: str | None = None
     retry_on: Exceptions = BaseException
     dead_letter_on: Exceptions = ()
+    on_dead_letter: Task[..., Any] | None = None
     cron: str | None = None
     cron_arguments: dict[str, Any] | None = None
     time_zone: str = "UTC"
@@ -148,6 +154,7 @@ class TaskKeywords(TypedDict, total=False):
     executor: str | None
     retry_on: Exceptions
     dead_letter_on: Exceptions
+    on_dead_letter: Task[..., Any] | None
     cron: str | None
     cron_arguments: dict[str, Any] | None
     time_zone: str

@@ -28,6 +28,7 @@ from rowlease.tasks.cron import cron_for
 from rowlease.tasks.parameters import Parameters
 from rowlease.tasks.requests import (
     CALL_OPTIONS,
+    DEFAULT_QUEUE,
     REQUEST_OPTIONS,
     Options,
     TaskRequest,
@@ -84,6 +85,8 @@ class Task(TaskSettings, Generic[P, R]):
             if self.cron is None
             else cron_for(function, self.name, self.cron, self.time_zone, self.cron_arguments or {})
         )
+        if self.on_dead_letter is not None:
+            self._check_on_dead_letter(self.on_dead_letter)
         self._retried = self._exception_classes("retry_on", self.retry_on)
         self._hopeless = self._exception_classes("dead_letter_on", self.dead_letter_on)
 
@@ -205,6 +208,30 @@ class Task(TaskSettings, Generic[P, R]):
         """True if this error makes the request a dead letter at once."""
         kind = type(error)
         return issubclass(kind, self._hopeless) or not issubclass(kind, self._retried)
+
+    def _check_on_dead_letter(self, given: object) -> None:
+        if not isinstance(given, Task):
+            raise self._wrong("on_dead_letter", "it must be a task")
+        if given.on_dead_letter is not None:
+            raise self._wrong(
+                "on_dead_letter", "it must have no on_dead_letter itself, or failures might not end"
+            )
+
+    def dead_letter_task(self) -> tuple[str, str] | None:
+        """The queue and the kind of the requests for `on_dead_letter`.
+
+        Raises:
+            ConfigError: the task does not take what it will be called with.
+        """
+        if self.on_dead_letter is None:
+            return None
+        try:
+            self.on_dead_letter.parameters.payload((), {"request_id": 1, "kind": "", "error": ""})
+        except WrongArguments as error:
+            raise self._wrong(
+                "on_dead_letter", f"it is called with other arguments: {error}"
+            ) from error
+        return self.on_dead_letter.queue or DEFAULT_QUEUE, self.on_dead_letter.name
 
     def _exception_classes(
         self, setting: str, given: Exceptions
@@ -353,6 +380,14 @@ class Registry(dict[str, Task[..., Any]]):
                     f"two tasks are named {each.name!r} ({_place(first)} and {_place(each)}); "
                     'give one of them another name: @task("name")'
                 )
+
+    def dead_letter_tasks(self) -> dict[str, tuple[str, str] | None]:
+        """For each task the queue and the kind of the requests for its `on_dead_letter`, or None.
+
+        Raises:
+            ConfigError: such a task does not take what it will be called with.
+        """
+        return {each.name: each.dead_letter_task() for each in self.values()}
 
     def __missing__(self, name: str) -> NoReturn:
         raise UnknownTask(self.unknown(name))

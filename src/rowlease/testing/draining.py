@@ -21,6 +21,7 @@ from rowlease.tasks.task import Task, runner
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
 from rowlease.worker.claims.before_start import has_expired, with_results
+from rowlease.worker.claims.queues import queues_of
 from rowlease.worker.schedules import Schedules
 
 WORKER = "rowlease.testing"
@@ -146,6 +147,8 @@ class _Draining:
         self._queues = queues
         self._reraise = reraise
         self._limit = limit
+        served = queues_of(self._tasks) if queues is None else queues
+        self._store.set_dead_letter_tasks(list(served), self._tasks.dead_letter_tasks())
         if schedules:
             Schedules(self._store, WORKER, self._tasks, Events()).step()
 

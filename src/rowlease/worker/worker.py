@@ -103,6 +103,7 @@ class Worker:
         self._store = store
         self._tasks = registry_of(tasks)
         self._executor = executor_for(self._tasks, self._settings)
+        self._dead_letter_tasks = self._tasks.dead_letter_tasks()
         self._queue_order = QueueOrder(queues_of(self._tasks) if queues is None else queues)
         self._queues = self._queue_order.order()
         self._events = logged_events() if events is None else events
@@ -171,6 +172,7 @@ class Worker:
             self._events.emit(IdsAdvanced(*advanced))
         are_named = self._settings.queues is not None
         check_queues(store, self._tasks, self._queues, self._events, are_named=are_named)
+        store.set_dead_letter_tasks(self._queues, self._dead_letter_tasks)
         with (
             rare_collections(),
             stopped_by_signals(self.stop),

@@ -20,7 +20,9 @@ set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
   v_broken        integer;
+  v_dead_queues   text[];
   v_dead_groups   text[];
+  v_dead_ids      bigint[];
   v_cancelled_ids bigint[];
   v_ids           bigint[];
 begin
@@ -72,20 +74,17 @@ begin
            count(*) filter (where b.status = 'Failed')
       from broken b group by b.priority, b.load_id)
   select count(*),
+         array_agg(p_queue_name) filter (where b.status = 'Failed' and b.group_key is not null),
          array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
+         array_agg(b.request_id) filter (where b.status = 'Failed'),
          array_agg(b.request_id) filter (where b.cancel_requested),
          array_agg(b.request_id)
-    into v_broken, v_dead_groups, v_cancelled_ids, v_ids
+    into v_broken, v_dead_queues, v_dead_groups, v_dead_ids, v_cancelled_ids, v_ids
     from broken b;
   if v_ids is not null then
     perform rowlease_internal.trim_attempts(v_ids);
   end if;
-  if v_dead_groups is not null then
-    perform rowlease_internal.unblock_groups(
-      array_fill(p_queue_name, array[cardinality(v_dead_groups)]), v_dead_groups);
-  end if;
-  if v_cancelled_ids is not null then
-    perform rowlease_internal.cancel_requests(v_cancelled_ids, null);
-  end if;
+  perform rowlease_internal.after_leases(v_dead_queues, v_dead_groups, v_cancelled_ids, null, v_dead_ids,
+                                         p_now);
   return v_broken;
 end $$;

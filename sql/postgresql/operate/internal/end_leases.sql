@@ -15,6 +15,7 @@ as $$
 declare
   v_dead_queues   text[];
   v_dead_groups   text[];
+  v_dead_ids      bigint[];
   v_cancelled_ids bigint[];
   v_started_ids   bigint[];
 begin
@@ -53,17 +54,14 @@ begin
       from broken b group by b.queue_name, b.priority, b.load_id)
   select array_agg(b.queue_name) filter (where b.status = 'Failed' and b.group_key is not null),
          array_agg(b.group_key) filter (where b.status = 'Failed' and b.group_key is not null),
+         array_agg(b.request_id) filter (where b.status = 'Failed'),
          array_agg(b.request_id) filter (where b.cancel_requested),
          array_agg(b.request_id) filter (where b.started)
-    into v_dead_queues, v_dead_groups, v_cancelled_ids, v_started_ids
+    into v_dead_queues, v_dead_groups, v_dead_ids, v_cancelled_ids, v_started_ids
     from broken b;
   if v_started_ids is not null then
     perform rowlease_internal.trim_attempts(v_started_ids);
   end if;
-  if v_dead_groups is not null then
-    perform rowlease_internal.unblock_groups(v_dead_queues, v_dead_groups);
-  end if;
-  if v_cancelled_ids is not null then
-    perform rowlease_internal.cancel_requests(v_cancelled_ids, null);
-  end if;
+  perform rowlease_internal.after_leases(v_dead_queues, v_dead_groups, v_cancelled_ids, null, v_dead_ids,
+                                         p_now);
 end $$;

@@ -99,3 +99,6 @@ set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') +
               from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @ids, null, @p_now;
 exec rowlease_internal.unblock_groups @groups;
+set @ids = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N',') + N']'
+              from @judged as j where j.Verdict is not null);
+exec rowlease_internal.report_dead_letters @ids, @p_now;

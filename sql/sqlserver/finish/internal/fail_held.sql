@@ -86,3 +86,4 @@ set @cancelled = (select N'[' + string_agg(cast(j.RequestId as nvarchar(max)), N
                     from @judged as j where j.CancelRequested = 1);
 exec rowlease_internal.take_out @cancelled, null, @now;
 exec rowlease_internal.unblock_groups @groups;
+exec rowlease_internal.report_dead_letters @p_request_ids, @now;

@@ -50,3 +50,4 @@ set @ids = (select N'[' + string_agg(cast(o.RequestId as nvarchar(max)), N',') +
               from @old as o where o.CancelRequested = 1);
 exec rowlease_internal.take_out @ids, null, @p_now;
 exec rowlease_internal.unblock_groups @p_groups;
+exec rowlease_internal.report_dead_letters @p_request_ids, @p_now;
