@@ -846,5 +846,5 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
         *("connect", "idle", "announced", "notified", "close"),
     ]
     assert emitted == [NotificationsLost("cut off"), NotificationsLost("cut off")]
-    assert checked == [[7], [8], None, None, [9]]
+    assert checked == [None, [7], [8], None, None, [9]]
     assert not store.listener.is_announced

@@ -1,4 +1,4 @@
-"""Reads the signature of a task's function."""
+"""Reads the signature of a task's function, and refuses functions that cannot be tasks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
+
+from rowlease.errors import ConfigError
 
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -57,3 +59,30 @@ class Signature:
     @functools.cached_property
     def _positional_only(self) -> list[str]:
         return [o.name for o in self._parameters.values() if o.kind is o.POSITIONAL_ONLY]
+
+
+def check_function(function: Callable[..., Any], name: str | None) -> None:
+    """Refuse a function that no worker could run as a task.
+
+    Args:
+        name: the name that the task gets; None means that of the function.
+
+    Raises:
+        ConfigError: it is no function, a generator, a method, or a lambda without a name.
+    """
+    if not inspect.isroutine(function):
+        raise ConfigError(f"a task must be a function, not {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"the task {function.__qualname__} is a generator, of which a worker would run nothing;"
+            " return a value in place of yield"
+        )
+    code = getattr(function, "__code__", None)
+    is_of_class = "." in function.__qualname__.rpartition("<locals>.")[2]
+    if is_of_class and code and code.co_varnames[:1] in (("self",), ("cls",)):
+        raise ConfigError(
+            f"the task {function.__qualname__} is a method, for which a worker has no object; "
+            "use a function"
+        )
+    if name is None and function.__name__ == "<lambda>":
+        raise ConfigError('a lambda has no name for a worker to find it; use def, or @task("name")')

@@ -36,6 +36,7 @@ from rowlease.tasks.requests import (
     make_request,
 )
 from rowlease.tasks.settings import Exceptions, TaskKeywords, TaskSettings
+from rowlease.tasks.signature import check_function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -264,33 +265,6 @@ class Link(Generic[R]):
     def request_without_result(self) -> tuple[TaskRequest[R], str]:
         """The request for a link that follows another one, and the name of its first argument."""
         return self.task.without_first(self.args, self.kwargs)
-
-
-def check_function(function: Callable[..., Any], name: str | None) -> None:
-    """Refuse a function that no worker could run as a task.
-
-    Args:
-        name: the name that the task gets; None means that of the function.
-
-    Raises:
-        ConfigError: it is no function, a generator, a method, or a lambda without a name.
-    """
-    if not inspect.isroutine(function):
-        raise ConfigError(f"a task must be a function, not {function!r}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigError(
-            f"the task {function.__qualname__} is a generator, of which a worker would run nothing;"
-            " return a value in place of yield"
-        )
-    code = getattr(function, "__code__", None)
-    is_of_class = "." in function.__qualname__.rpartition("<locals>.")[2]
-    if is_of_class and code and code.co_varnames[:1] in (("self",), ("cls",)):
-        raise ConfigError(
-            f"the task {function.__qualname__} is a method, for which a worker has no object; "
-            "use a function"
-        )
-    if name is None and function.__name__ == "<lambda>":
-        raise ConfigError('a lambda has no name for a worker to find it; use def, or @task("name")')
 
 
 def encode_result(result: object, whose: str) -> str | None:

@@ -63,7 +63,9 @@ begin
     end if;
   end if;
   v_room := rowlease_internal.room_to_claim(v_settings, p_worker_id, p_now, p_limit, p_slots);
-  if v_room.room > 0 then
+  if v_room.room > 0 and exists (select from rowlease.queue q
+                                  where q.queue_name = p_queue_name and q.status <> 'Pending'
+                                    and q.returned) then
     perform rowlease_internal.wake_declined(p_queue_name, p_worker_id, v_room.room);
   end if;
   while cardinality(request_ids) < v_room.room loop

@@ -38,7 +38,8 @@ class Listener:
     Args:
         check: a function that renews the leases of these requests now. It is called with the ids
             of running requests that were cancelled, also those of other workers, and with None
-            after the connection was lost: the server may have crashed and have lost claims.
+            when the connection is new: before, a cancel may have been missed, and the server may
+            have crashed and have lost claims.
     """
 
     def __init__(
@@ -79,9 +80,8 @@ class Listener:
             try:
                 with closing(self._store.listen(self._queues)) as notifications:
                     pauses.reset()
-                    if reported:
-                        self._check(None)
                     reported = False
+                    self._check(None)
                     self._listen(notifications, receiver)
             except Exception as error:
                 logger.debug("the listener failed", exc_info=True)
