@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +273,9 @@ def test_a_burst_ends_when_only_scheduled_requests_are_left(store: Store, sql: S
 def test_a_burst_waits_for_a_request_that_maintain_is_making_claimable(
     dsn: str, store: Store, sql: Sql
 ) -> None:
-    with frozen(store) as clock, psycopg.connect(dsn) as connection:
+    # At noon: a maintain() on another day adds a partition, and its lock stops the worker's start.
+    noon = datetime.now(UTC).replace(hour=12)
+    with frozen(store, noon) as clock, psycopg.connect(dsn) as connection:
         put(store, "ok", delay=HOUR)
         clock.advance(HOUR)
         connection.execute("select rowlease.maintain()")
