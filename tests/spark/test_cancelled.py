@@ -29,15 +29,19 @@ ROWS = 60_000
 
 
 def by_jdbc(frame: Any, dsn: str, load_id: str) -> None:
-    enqueue(frame, dsn, queue="default", kind="k", load_id=load_id, payload="payload")
+    enqueue(frame, dsn, queue="default", kind="k", load_id=load_id, payload="payload", by="jdbc")
 
 
 def by_copy(frame: Any, dsn: str, load_id: str) -> None:
+    enqueue(frame, dsn, queue="default", kind="k", load_id=load_id, payload="payload", by="copy")
+
+
+def by_format(frame: Any, dsn: str, load_id: str) -> None:
     given = {"dsn": dsn, "queue": "default", "kind": "k", "load_id": load_id}
     frame.write.format("rowlease").options(**given).mode("append").save()
 
 
-@pytest.mark.parametrize("way", [by_jdbc, by_copy])
+@pytest.mark.parametrize("way", [by_jdbc, by_copy, by_format])
 def test_a_cancelled_job_leaves_nothing(
     way: Callable[[Any, str, str], None], spark: Any, dsn: str, store: Store, sql: Sql
 ) -> None:
@@ -81,7 +85,7 @@ def test_a_cancelled_job_leaves_nothing(
             return False
         assert status == "Ended"
         assert len(errors) == 1
-        assert way is by_copy or isinstance(errors[0], RowleaseError)
+        assert way is by_format or isinstance(errors[0], RowleaseError)
         return True
 
     longest, count = 0.0, 0

@@ -19,7 +19,7 @@ pytest.importorskip("grpc", reason="no grpc: `pip install 'pyspark[connect]'` br
 CLIENT = """
 import json, sys
 from pyspark.sql import SparkSession, functions as F
-from rowlease.errors import InvalidRequest
+from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.spark import enqueue, read_requests
 
 url, dsn = sys.argv[1:]
@@ -31,10 +31,11 @@ keys = {"queue": "default", "kind": "k", "dedup_key": F.col("id") % 10, "writers
 answers.append(enqueue(frame, dsn, **keys))
 
 refused = []
-for given in {"queue": "nix"}, {"priority": "nix"}, {"kind": "other"}:
+jdbc = {"by": "jdbc", "load_id": "jdbc"}
+for given in {"queue": "nix"}, {"priority": "nix"}, {"kind": "other"}, jdbc:
     try:
         enqueue(frame, dsn, **load | given)
-    except InvalidRequest as error:
+    except (ConfigError, InvalidRequest) as error:
         refused.append(str(error))
 
 rows = frame.selectExpr("to_json(struct(id)) as payload")
@@ -66,10 +67,11 @@ def test_a_client_without_a_jvm_enqueues_and_reads_back(
         ["repeat", 100, 100, 0, 0],
         ["ok", 100, 10, 90, 0],
     ]
-    queue, priority, kind = told["refused"]
+    queue, priority, kind, by = told["refused"]
     assert queue.startswith('queue "nix" does not exist')
     assert "nix" in priority
     assert "was enqueued from other columns" in kind
+    assert by.startswith("in a session of Spark Connect, rows are written by COPY")
     assert sorted(told["counts"].values()) == [10, 100, 100]
     assert told["counts"]["remote"] == told["counts"]["format"] == 100
     logged = "".join(path.read_text() for path in event_log.rglob("*") if path.is_file())

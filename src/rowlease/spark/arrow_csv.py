@@ -6,10 +6,10 @@ than a small load. So constants are made of bytes here.
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from rowlease.errors import InvalidRequest
@@ -70,11 +70,17 @@ def numbers(values: Sequence[int]) -> Any:
 
 def text(value: str) -> Any:
     """A string as a scalar."""
+    return texts([value])[0]
+
+
+def texts(values: Sequence[str]) -> Any:
+    """Strings as a column."""
     import pyarrow as pa
 
-    utf8 = value.encode()
-    offsets = pa.py_buffer(struct.pack("=2i", 0, len(utf8)))
-    return pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(utf8)])[0]
+    utf8 = [value.encode() for value in values]
+    ends = [0, *accumulate(map(len, utf8))]
+    buffers = [None, pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(utf8))]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
 
 
 def filled(column: Any, value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rowlease import errors
 from rowlease.embedded import over_tcp
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError
 from rowlease.model import DUE_RANGE
@@ -14,6 +15,8 @@ from rowlease.store import engine_of
 
 #: Characters without a special meaning for SQL, JDBC drivers and Spark.
 SAFE_CHARACTER = re.compile(r"[A-Za-z0-9_ .-]")
+#: An error of rowlease in the text of a PySpark exception.
+PYTHON_ERROR = re.compile(r"^rowlease\.errors\.(\w+): (.*)$", re.MULTILINE)
 #: The name of Spark's error for a job that somebody has cancelled.
 CANCELLED_ERROR = "[SPARK_JOB_CANCELLED]"
 
@@ -75,6 +78,10 @@ def as_our_error(error: Exception, dsn: str, doing: str) -> RowleaseError | None
     """The exception for an error of PySpark; None if the database did not cause it."""
     found = _innermost_sql_exception(error)
     if found is None:
+        if raised := PYTHON_ERROR.findall(str(error)):
+            name, text = raised[-1]
+            kind: type[RowleaseError] = getattr(errors, name, RowleaseError)
+            return kind(f"{doing}: {text}")
         if DUE_RANGE in str(error):  # Spark raised it; see `due_time_column`
             return InvalidRequest(f"{doing}: {DUE_RANGE}")
         if CANCELLED_ERROR in str(error):

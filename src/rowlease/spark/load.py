@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 import uuid
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, Unpack
 
 from rowlease.errors import (
@@ -23,34 +23,23 @@ from rowlease.errors import (
     RowleaseError,
     StoreConflict,
 )
-from rowlease.model import TEXT, Begun, Outcome, Promoted, check_type
+from rowlease.model import TEXT, Begun, Promoted, check_type
 from rowlease.spark.columns import (
     ColumnKeywords,
     RequestColumns,
     described,
-    in_the_lane,
     request_columns,
-    schema_text,
 )
-from rowlease.spark.jdbc import (
-    connection_options,
-    database_errors,
-    is_connect,
-    writing_options,
-)
-from rowlease.spark.load_progress import reported
-from rowlease.spark.promotion import Staged, end_run, heard, promoted
-from rowlease.store import Store, engine_of, open_store
+from rowlease.spark.copy_writer import Way, copies, write_by_copy
+from rowlease.spark.jdbc import connection_options, database_errors
+from rowlease.spark.jdbc_writer import write_by_jdbc
+from rowlease.spark.promotion import NOT_STAGED, Load, Staged, end_run, heard, promoted
+from rowlease.store import Store, open_store
 
 logger = logging.getLogger("rowlease")
 
 #: The maximum length of a load id, in characters. The column has the same limit.
 MAX_LOAD_ID = 100
-#: The number of rows in a batch. The JDBC driver rewrites a batch to one INSERT, which is fast.
-BATCH_SIZE = 10_000
-#: A part's number is that of the partition, then that of the task's try, in so many bits (0 over
-#: JDBC). So the parts have the order of the frame.
-TRY_BITS = 16
 #: The maximum number of times that a load is written if two tries of a task give other numbers of
 #: rows, or if another transaction is in the way.
 MAX_WRITES = 3
@@ -70,6 +59,7 @@ def enqueue(
     headers: Any = None,
     load_id: str | None = None,
     writers: int | None = None,
+    by: Way = None,
     store: Store | None = None,
 ) -> Promoted:
     """Turn each row of a DataFrame into one request of a queue.
@@ -81,9 +71,6 @@ def enqueue(
 
     Columns are names or Column expressions. During this call, the table `rowlease.load` has the
     number of staged rows, and the logger `rowlease` logs this number at level INFO.
-
-    In a session of Spark Connect, `format("rowlease")` writes the rows: PostgreSQL only, and the
-    errors of Spark's tasks are exceptions of PySpark.
 
     Args:
         df: a batch DataFrame; it need not be deterministic. If a Spark task is tried again and
@@ -106,6 +93,8 @@ def enqueue(
         writers: the maximum number of Spark tasks that write at once, 1 or more; each has a
             connection. With a maximum, the frame is computed before it is written, by one task for
             each partition, and kept until it is written. None means no limit.
+        by: how the rows are written: "copy" by Python on the executors, which need rowlease there,
+            and PostgreSQL; or "jdbc". None means "copy" where the executors can.
         store: a store on the same database; None opens one for this call.
 
     Returns:
@@ -119,8 +108,8 @@ def enqueue(
         QueueFull: the load does not fit into the queue's capacity. Nothing was enqueued.
         LoadLost: a later run with this load id has taken the load over. Nothing of this run was
             enqueued.
-        ConfigError: the DSN cannot be read, the session has no JDBC driver, or it is one of Spark
-            Connect with a PySpark before 4.1.
+        ConfigError: the DSN cannot be read, the session has no JDBC driver and needs it, or `by`
+            is a way that cannot be gone.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused a call or
             cannot be reached. Nothing was enqueued, with one exception: if the answer to the
             promotion was lost three times, the load may be enqueued. Call again with the same load
@@ -132,6 +121,8 @@ def enqueue(
         not isinstance(writers, int) or isinstance(writers, bool) or writers < 1
     ):
         raise InvalidRequest(f"writers must be an integer of 1 or more, not {writers!r}")
+    if by not in (None, "copy", "jdbc"):
+        raise InvalidRequest(f'by must be "copy", "jdbc" or None, not {by!r}')
     load_id = named_load(load_id)
     given = RequestColumns(
         kind=kind,
@@ -147,8 +138,6 @@ def enqueue(
     with ExitStack() as stack:
         if store is None:
             store = stack.enter_context(closing(open_store(dsn, application_name="rowlease spark")))
-        if is_connect(df.sparkSession):
-            return write_by_format(store, df.select(*columns), dsn, queue, kind, load_id, writers)
         opened, made_of = store, described(df, payload, columns, kind)
 
         def staged_and_promoted() -> Promoted:
@@ -157,7 +146,8 @@ def enqueue(
             if isinstance(begun, Promoted):
                 return begun
             try:
-                waiting = write(df, dsn, kind, columns, load_id, begun, writers, opened)
+                load = Load(dsn, load_id, begun, kind if isinstance(kind, str) else None)
+                waiting = write(df, columns, load, writers, by, opened)
                 logger.info(
                     "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
                 )
@@ -178,38 +168,14 @@ def enqueue(
         return staged_and_promoted()
 
 
-def write_by_format(
-    store: Store, rows: Any, dsn: str, queue: str, kind: Any, load_id: str, writers: int | None
-) -> Promoted:
-    """Enqueue rows with the columns of requests by `format("rowlease")`."""
-    from rowlease.spark import register
-
-    register(rows.sparkSession)
-    named = {"kind": kind} if isinstance(kind, str) else {}
-    made_of = schema_text(rows.schema, named.get("kind"))
-    begun = heard(lambda: store.begin_load(load_id, queue, new_run(), made_of))
-    if isinstance(begun, Promoted):
-        return begun
-    kept = rows.persist() if writers else rows
-    try:
-        if writers:
-            kept.count()
-            rows = kept.coalesce(writers)
-        options = {"dsn": dsn, "queue": queue, "load_id": load_id, **named}
-        rows.write.format("rowlease").mode("append").options(**options).save()
-    except BaseException:
-        with suppress(RowleaseError):
-            end_run(store, load_id, begun.run_number)  # if the format has not taken the load over
-        raise
-    finally:
-        kept.unpersist()
-    done = heard(lambda: store.begin_load(load_id, queue, new_run(), made_of))
-    assert isinstance(done, Promoted)
-    return done._replace(outcome=Outcome.OK)
-
-
 def stage(
-    df: Any, dsn: str, *, load_id: str, run: Begun, **columns: Unpack[ColumnKeywords]
+    df: Any,
+    dsn: str,
+    *,
+    load_id: str,
+    run: Begun,
+    by: Way = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Staged:
     """Stage the rows and count them: the second step of `enqueue`.
 
@@ -225,7 +191,8 @@ def stage(
     given = RequestColumns(**columns)
     made = checked_columns(df, given)
     connection_options(dsn)
-    return write(df, dsn, given.kind, made, load_id, run, None, None)
+    load = Load(dsn, load_id, run, given.kind if isinstance(given.kind, str) else None)
+    return write(df, made, load, None, by, None)
 
 
 def named_load(load_id: str | None) -> str:
@@ -257,48 +224,17 @@ def new_run() -> str:
 
 
 def write(
-    df: Any,
-    dsn: str,
-    kind: Any,
-    columns: list[Any],
-    load_id: str,
-    run: Begun,
-    writers: int | None,
-    store: Store | None,
+    df: Any, columns: list[Any], load: Load, writers: int | None, by: Way, store: Store | None
 ) -> Staged:
     """Write the rows of a load, with these columns. Report its progress if there is a store."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
-    number = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
-    rows = df.select(
-        F.lit(run.run_number).cast("bigint").alias("run_number"),
-        (F.spark_partition_id().cast("bigint") * (1 << TRY_BITS)).alias("part"),
-        F.when(number == 0, True).alias("ends_part"),
-        *columns,
-    )
+    rows = df.select(*columns)
     kept = rows.persist() if writers else rows
-    counted = Observation(f"rowlease load {load_id}")
-    context = df.sparkSession.sparkContext
     try:
-        with (
-            reported(context, store, load_id, run.run_number) if store else nullcontext(),
-            database_errors(dsn, "the rows could not be staged, nothing was enqueued"),
-        ):
-            if writers:
+        if writers:
+            with database_errors(load.dsn, NOT_STAGED):
                 kept.count()  # computes and keeps the rows, with one task for each partition
-                rows = kept.coalesce(writers)
-            counts = [F.count(F.lit(1)).alias("num_rows")]
-            if "priority" in rows.columns:
-                above = F.col("priority") > run.max_priority
-                counts.append(F.count_if(above).alias("num_clamped"))
-            rows = rows.observe(counted, *counts)
-            filled = in_the_lane(rows, kind if isinstance(kind, str) else None, run)
-            table, written = engine_of(dsn).jdbc_frame("load_inbox", filled)
-            written.write.format("jdbc").options(
-                **writing_options(dsn), dbtable=table, batchsize=BATCH_SIZE
-            ).mode("append").save()
+            rows = kept.coalesce(writers)
+        writes = write_by_copy if copies(df.sparkSession, load.dsn, by) else write_by_jdbc
+        return writes(rows, load, store)
     finally:
         kept.unpersist()
-    found = counted.get
-    return Staged(load_id, run.run_number, found["num_rows"], found.get("num_clamped", 0))

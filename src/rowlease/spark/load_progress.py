@@ -53,8 +53,7 @@ class Reporter:
             raise
         except RowleaseError as error:
             logger.debug("load %s: its rows could not be reported: %s", self._load_id, error)
-        rate = self._rows / max(self._reported_at - self._began, 1e-3)
-        logger.info("load %s: %s rows staged (%.0f/s)", self._load_id, self._rows, rate)
+        _log(self._load_id, self._rows, self._began)
 
 
 @contextmanager
@@ -93,6 +92,40 @@ def reported(context: Any, store: Store, load_id: str, run_number: int) -> Itera
         watcher.join()
         report_new()
         reporter.report()
+
+
+@contextmanager
+def logged(store: Store | None, load_id: str, run_number: int) -> Iterator[None]:
+    """Log the number of rows that tasks have reported, each second if it has grown.
+
+    Without a store, nothing is logged.
+    """
+    if store is None:
+        yield
+        return
+    over, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        seen = 0
+        while not over.wait(REPORT_SECONDS):
+            with suppress(RowleaseError):  # a task meets it, too, and its error counts
+                rows = store.report_load(load_id, run_number, 0)
+                if rows > seen:
+                    _log(load_id, rows, began)
+                seen = rows
+
+    watcher = threading.Thread(target=watch, name="rowlease-load", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _log(load_id: str, rows: int, began: float) -> None:
+    rate = rows / max(time.monotonic() - began, 1e-3)
+    logger.info("load %s: %s rows staged (%.0f/s)", load_id, rows, rate)
 
 
 def records_written(context: Any, tag: str) -> int:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from rowlease.backoff import Backoff
 from rowlease.errors import LoadLost, StoreConflict, StoreUnavailable
-from rowlease.model import Promoted
+from rowlease.model import Begun, Promoted
 from rowlease.store import Store
 
 logger = logging.getLogger("rowlease")
@@ -20,6 +20,23 @@ logger = logging.getLogger("rowlease")
 MAX_CALLS_AGAIN = 2
 
 T = TypeVar("T")
+
+
+#: What the message of an error of a task begins with.
+NOT_STAGED = "the rows could not be staged, nothing was enqueued"
+
+
+class Load(NamedTuple):
+    """A load whose rows are to be written.
+
+    Attributes:
+        kind: the kind of rows that have none.
+    """
+
+    dsn: str
+    load_id: str
+    run: Begun
+    kind: str | None
 
 
 class Staged(NamedTuple):

@@ -20,8 +20,9 @@ from rowlease.model import StreamBatch
 from rowlease.spark.columns import schema_text
 from rowlease.spark.jdbc import is_connect
 from rowlease.spark.load import named_load
+from rowlease.spark.parts import Parts
 from rowlease.spark.source_errors import one_sentence
-from rowlease.spark.source_writer import ArrowParts, Parts, StreamParts
+from rowlease.spark.source_writer import ArrowParts, StreamParts
 
 #: The columns that a frame may have, and the types that each column may have.
 WRITTEN = {
@@ -77,7 +78,7 @@ class RowleaseSource(DataSource):
             parts = self._parts(schema)
             load_id = batch.load_id if batch else named_load(self.options.get("load_id"))
             made_of = schema_text(schema, self.options.get("kind"))
-            return ArrowParts(parts, load_id, made_of, batch)
+            return ArrowParts(parts, self.options["queue"], load_id, made_of, batch)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
         """Options: dsn, queue, kind (for rows without one), stream (the name of the stream)."""
@@ -92,7 +93,7 @@ class RowleaseSource(DataSource):
                     f"the option stream must be a unique name of 1 to {MAX_STREAM} characters; "
                     'add .option("stream", "clicks")'
                 )
-            return StreamParts(parts, stream)
+            return StreamParts(parts, self.options["queue"], stream)
 
     def _batch(self) -> StreamBatch | None:
         """The batch of a stream that `batch_sink` writes."""
@@ -114,7 +115,7 @@ class RowleaseSource(DataSource):
             raise ConfigError(
                 'no kind: add .option("kind", "a task\'s name"), or give the frame a column kind'
             )
-        return Parts(self._dsn(), self.options["queue"], self.options.get("kind"), schema.names)
+        return Parts(self._dsn(), self.options.get("kind"), schema.names)
 
     def _dsn(self) -> str:
         dsn = configured_dsn(self.options.get("dsn"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pkgutil import resolve_name
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.model import Finding
@@ -63,12 +63,16 @@ class JdbcDriver(NamedTuple):
 class Engine(Protocol):
     """An engine, with the DSN of one of its databases.
 
+    Attributes:
+        has_copy: whether it takes rows by COPY.
+
     Raises:
         ConfigError: the DSN cannot be read. Each method may raise this.
     """
 
     dsn: str
     jdbc_driver: JdbcDriver
+    has_copy: ClassVar[bool]
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn

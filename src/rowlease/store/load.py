@@ -60,13 +60,19 @@ class LoadCalls(Calls):
             return Begun(run_number, max_priority)
         return Promoted(Outcome(outcome), *counts)
 
-    def report_load(self, load_id: str, run_number: int, num_rows: int) -> None:
+    def report_load(self, load_id: str, run_number: int, num_rows: int) -> int:
         """Report the number of rows written since the last report.
+
+        Returns:
+            The number of rows that were reported so far; 0 if the load is promoted.
 
         Raises:
             LoadLost: another run has taken the load over.
         """
-        self._call("report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows)
+        ((total,),) = self._call(
+            "report_load", p_load_id=load_id, p_run_number=run_number, p_num_rows=num_rows
+        )
+        return total or 0
 
     def end_run(self, load_id: str, run_number: int) -> None:
         """End a run: whatever it writes later is refused, and another run may begin the load.

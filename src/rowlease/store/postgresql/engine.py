@@ -19,6 +19,7 @@ from rowlease.store.revisions import Migrated
 
 @final
 class PostgreSQL(PostgresJdbc):
+    has_copy = True
     is_lock_conflict = staticmethod(is_lock_conflict)
     outcome_of = staticmethod(outcome_of)
 

@@ -18,6 +18,7 @@ from rowlease.store.sqlserver.transaction import outcome_of
 
 @final
 class SqlServer(SqlServerJdbc):
+    has_copy = False
     is_lock_conflict = staticmethod(is_lock_conflict)
     outcome_of = staticmethod(outcome_of)
 

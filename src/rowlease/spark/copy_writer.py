@@ -1,0 +1,127 @@
+"""Writes the rows of a load by COPY, from Python on the executors.
+
+`mapInArrow` gives a task the rows of its partition. The task writes them as parts of the load, and
+returns one row, its report. Spark returns the report of one attempt of each task.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
+
+from rowlease import errors
+from rowlease.errors import (
+    AccessDenied,
+    ConfigError,
+    InvalidRequest,
+    LoadLost,
+    RowleaseError,
+    SchemaMismatch,
+)
+from rowlease.model import Begun
+from rowlease.spark.arrow_csv import texts
+from rowlease.spark.jdbc import database_errors, is_connect
+from rowlease.spark.load_progress import logged
+from rowlease.spark.parts import Parts, TaskAttempt, staged, this_task
+from rowlease.spark.promotion import NOT_STAGED, Load, Staged
+from rowlease.spark.source_errors import one_sentence
+from rowlease.store import Store, engine_of
+
+logger = logging.getLogger("rowlease")
+
+#: How rows are written; None means COPY where the executors can.
+Way: TypeAlias = Literal["copy", "jdbc"] | None
+#: The errors that another attempt of the task would meet, too. The task returns them; all other
+#: errors it raises, so that Spark tries it again.
+LASTING = (AccessDenied, ConfigError, InvalidRequest, LoadLost, SchemaMismatch)
+#: Whether the executors of a session can write by COPY.
+_can_copy: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def write_by_copy(rows: Any, load: Load, store: Store | None) -> Staged:
+    """Write rows with `request_columns`. Log their number if there is a store.
+
+    Raises:
+        RowleaseError: nothing was staged, or nothing that counts; see `enqueue`.
+    """
+    parts = Parts(load.dsn, load.kind, rows.columns)
+    with (
+        logged(store, load.load_id, load.run.run_number),
+        database_errors(load.dsn, NOT_STAGED),
+    ):
+        write = task(parts, load.load_id, load.run)
+        found = rows.mapInArrow(write, "report string").collect()
+    reports = [json.loads(row["report"]) for row in found]
+    for report in reports:
+        if "error" in report:
+            error: type[RowleaseError] = getattr(errors, report["error"])
+            raise error(f"{NOT_STAGED}: {report['text']}")
+    attempts = [TaskAttempt(**report) for report in reports]
+    return staged(load.load_id, load.run.run_number, attempts)
+
+
+def task(parts: Parts, load_id: str, run: Begun) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function that a Spark task runs: from the rows of a partition to the task's report."""
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        try:
+            with one_sentence():
+                report = vars(parts.stage(load_id, run, this_task(), batches))
+        except LASTING as error:
+            for _ in batches:  # Spark's writer of the rows waits until all are read
+                pass
+            report = {"error": type(error).__name__, "text": str(error)}
+        yield pa.RecordBatch.from_arrays([texts([json.dumps(report)])], ["report"])
+
+    return write
+
+
+def copies(spark: Any, dsn: str, by: Way) -> bool:
+    """Whether the rows of a load are written by COPY, and not over JDBC.
+
+    Raises:
+        ConfigError: this cannot be done in the way `by`, or not at all.
+    """
+    has_copy = engine_of(dsn).has_copy
+    if by == "copy" and not has_copy:
+        raise ConfigError('SQL Server has no COPY; leave out by="copy"')
+    found = by == "copy" or (by is None and has_copy and can_copy(spark, dsn))
+    if not found and is_connect(spark):
+        raise ConfigError(
+            "in a session of Spark Connect, rows are written by COPY: the database must be "
+            "PostgreSQL, and the executors' Python needs rowlease and psycopg"
+        )
+    return found
+
+
+def can_copy(spark: Any, dsn: str) -> bool:
+    """Whether the executors' Python has what `write_by_copy` needs.
+
+    A job of one task finds out, once for each session.
+    """
+    if not is_connect(spark) and spark.sparkContext.master.partition("[")[0] == "local":
+        return True
+    if spark not in _can_copy:
+        try:
+            spark.range(1, numPartitions=1).mapInArrow(probe(dsn), "report string").collect()
+            _can_copy[spark] = True
+        except Exception as error:  # PySpark's, of many classes
+            why = str(error).strip().rpartition("\n")[2]
+            logger.info("rows are written over JDBC: the executors cannot write by COPY: %s", why)
+            _can_copy[spark] = False
+    return _can_copy[spark]
+
+
+def probe(dsn: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function for `mapInArrow` that imports what a task of `write_by_copy` needs."""
+
+    def imports(batches: Iterator[Any]) -> Iterator[Any]:
+        engine_of(dsn).bulk_store("rowlease spark").close()
+        yield from ()
+
+    return imports

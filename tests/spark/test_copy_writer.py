@@ -1,0 +1,119 @@
+"""How tasks write the rows of a load by COPY, and when they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rowlease.errors import ConfigError, InvalidRequest, StoreUnavailable
+from rowlease.model import Begun, Outcome, Promoted
+from rowlease.spark import copy_writer, enqueue, parts
+from rowlease.spark.copy_writer import copies
+from rowlease.spark.load import new_run
+from rowlease.spark.parts import ATTEMPT_BITS, PIECE_BITS, Parts
+from rowlease.store import Store
+from tests.spark.lost_answer import GONE
+
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+class Task:
+    """The context of a Spark task: attempt 3 at partition 2."""
+
+    def partitionId(self) -> int:
+        return 2
+
+    def taskAttemptId(self) -> int:
+        return 3
+
+
+def batches(count: int) -> Iterator[Any]:
+    """Batches of one row; the first batch has none."""
+    yield pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["payload"])
+    for number in range(count):
+        yield pa.RecordBatch.from_arrays([pa.array([f'{{"n":{number}}}'])], ["payload"])
+
+
+def test_a_task_commits_a_part_whenever_it_has_taken_long(
+    dsn: str, store: Store, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = store.begin_load("x", "default", new_run())
+    assert isinstance(run, Begun)
+    monkeypatch.setattr(parts, "PART_SECONDS", 0)
+    written = Parts(dsn, "k", ["payload"]).stage("x", run, Task(), batches(3))
+    first = ((2 << ATTEMPT_BITS) + 3) << PIECE_BITS
+    assert written.parts == [first, first + 1, first + 2, first + 3]
+    assert sql("select part, count(*) from rowlease.lane group by part order by part") == [
+        (number, 1) for number in written.parts[1:]
+    ]
+    assert sql("select count(distinct writer) from rowlease.lane") == [(3,)]
+    done = Parts(dsn, "k", ["payload"]).promote("x", run.run_number, [written])
+    assert done == Promoted(Outcome.OK, 3, 3, 0)
+    claimed = store.dequeue("me", ["default"], 3).requests
+    assert [request.payload for request in claimed] == ['{"n":0}', '{"n":1}', '{"n":2}']
+
+
+def test_a_part_may_take_its_time_before_it_is_committed(dsn: str, store: Store, sql: Sql) -> None:
+    run = store.begin_load("x", "default", new_run())
+    assert isinstance(run, Begun)
+    written = Parts(dsn, "k", ["payload"]).stage("x", run, Task(), batches(3))
+    assert (len(written.parts), written.num_rows) == (1, 3)
+    assert sql("select count(distinct writer), count(*) from rowlease.lane") == [(1, 3)]
+    done = Parts(dsn, "k", ["payload"]).promote("x", run.run_number, [written])
+    assert done == Promoted(Outcome.OK, 3, 3, 0)
+
+
+def test_spark_tries_a_task_again_that_lost_its_connection(spark: Any, dsn: str, sql: Sql) -> None:
+    """A wrong row is no reason for that: the task returns the error."""
+    sql(GONE)
+    with pytest.raises(StoreUnavailable) as raised:
+        enqueue(spark.range(1000), dsn, queue="default", kind="k", by="copy")
+    assert raised.value.__cause__ is not None, "Spark saw no task fail"
+    broken = spark.range(1000).selectExpr("if(id = 5, 'no JSON', '{}') as payload")
+    with pytest.raises(InvalidRequest, match="not JSON") as wrong:
+        enqueue(broken, dsn, queue="default", kind="k", payload="payload", by="copy")
+    assert wrong.value.__cause__ is None
+
+
+class Elsewhere:
+    """A session whose executors are not in this process."""
+
+    def __init__(self, spark: Any) -> None:
+        self.sparkContext = SimpleNamespace(master="yarn")
+        self.range = spark.range
+
+
+def test_executors_without_rowlease_write_over_jdbc(
+    spark: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert copies(Elsewhere(spark), dsn, None)
+
+    def imports(batches: Any) -> Any:
+        yield import_module("there_is_no_such_module")
+
+    real = copy_writer.probe
+    monkeypatch.setattr(copy_writer, "probe", lambda dsn: imports)
+    without = Elsewhere(spark)
+    assert not copies(without, dsn, None)
+    assert copies(without, dsn, "copy")
+    assert not copies(spark, dsn, "jdbc")
+    monkeypatch.setattr(copy_writer, "probe", real)
+    assert not copies(without, dsn, None), "it was found out once"
+
+
+def test_sql_server_takes_rows_over_jdbc_alone(spark: Any) -> None:
+    there = "mssql://me:word@host/queues"
+    assert not copies(spark, there, None)
+    with pytest.raises(ConfigError, match='SQL Server has no COPY; leave out by="copy"'):
+        copies(spark, there, "copy")
+
+
+def test_a_way_that_does_not_exist_is_refused(spark: Any, dsn: str) -> None:
+    by: Any = "bulk"
+    with pytest.raises(InvalidRequest, match='by must be "copy", "jdbc" or None, not \'bulk\''):
+        enqueue(spark.range(1), dsn, queue="default", kind="k", by=by)
