@@ -1,7 +1,7 @@
 # Each target does all of its own set-up from a bare checkout: with uv where it is there, with
 # python3 -m venv where it is not.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-bare test-fast test-long faults test-versions coverage check format bench docs release lock clean \
+.PHONY: help demo test test-bare test-fast test-long faults fuzz test-versions coverage check format bench docs release lock clean \
   chromium helm promtool
 
 VENV := .venv
@@ -73,6 +73,9 @@ test-long: $(VENV)/ready ## What `make test` bounds, in its long form: hours
 
 faults: $(VENV)/ready ## Thousands of faults under load, into docs/reliability.md: an hour, and can be interrupted
 	$(PYTHON) -m tests.stress $(ARGS)
+
+fuzz: $(VENV)/ready ## A hundred thousand hostile inputs, into docs/reliability.md: half an hour, and can be interrupted
+	$(PYTHON) -m tests.fuzz $(ARGS)
 
 test-versions: $(VENV)/ready ## What depends on PostgreSQL's version, on 15 to 18, into docs/engines.md
 	$(PYTHON) -m tests.versions $(ARGS)

@@ -9,17 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import signal
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.published import publish
 from tests.stress.faults import LONG, Figures, drawn, one_round
 from tests.stress.replicas import Seed
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
 #: How many faults have one server and one history.
 ROUND = 100
 
@@ -37,14 +36,6 @@ def table(done: dict[str, Figures], seed: int) -> str:
         cells = [f"{number:,}" for number in (*numbers, others)]
         lines.append(f"| {fault} | {' | '.join(cells)} | `{command}` |")
     return "\n".join(lines)
-
-
-def write(done: dict[str, Figures], seed: int) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    marks = r"(?<=<!-- faults: begin -->\n).*?(?=<!-- faults: end -->)"
-    PAGE.write_text(
-        re.sub(marks, lambda _: f"\n{table(done, seed)}\n\n", text, flags=re.S), encoding="utf-8"
-    )
 
 
 def main() -> int:
@@ -89,8 +80,7 @@ def main() -> int:
                 total = total.plus(one)
             done[fault] = total
     sys.stdout.write(table(done, given.seed) + "\n")
-    if PAGE.exists():
-        write(done, given.seed)
+    publish("faults", table(done, given.seed))
     return 0
 
 

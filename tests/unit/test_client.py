@@ -80,6 +80,11 @@ def test_any_mapping_is_an_object(payload: Any) -> None:
     assert encode(payload) == '{"a":1}'
 
 
+def test_a_number_of_thousands_of_digits_is_shown_by_its_type() -> None:
+    with pytest.raises(InvalidRequest, match="headers is a value of type int"):
+        untyped_request("a", headers=10**5000)  # type: ignore[arg-type]
+
+
 def test_a_payload_may_be_nested_500_levels_deep() -> None:
     """The object of the arguments is the first level. Brackets in texts do not count."""
 

@@ -68,6 +68,11 @@ def test_the_engines_own_codes_mean_the_same(repository: Path) -> None:
     [
         ("22021", InvalidRequest, "a string has a character that the database refuses: x"),
         ("22003", InvalidRequest, "a number, time or delay is out of range: x"),
+        ("23502", InvalidRequest, "a value is missing: x"),
+        ("22004", InvalidRequest, "a value is missing: x"),
+        ("2201W", InvalidRequest, "a limit is below 0: x"),
+        ("21000", InvalidRequest, "a name or key is given twice: x"),
+        ("2202E", InvalidRequest, "an array has more than one dimension: x"),
         ("22001", InvalidRequest, "a name or key is too long: x; a queue's name has at most "
          "100 characters, a kind or a group key 200, a dedup key 400"),
         ("42501", AccessDenied, f"x at {WHERE}; grant its user rowlease_producer, rowlease_worker, "

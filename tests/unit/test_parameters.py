@@ -188,6 +188,31 @@ def test_a_payload_with_a_name_that_the_task_does_not_have_is_refused() -> None:
         resize.parameters.arguments('{"image": "a.png", "heigth": 3}')
 
 
+def test_a_payload_that_is_nested_too_deeply_is_refused() -> None:
+    @task
+    def keep(**more: Any) -> Any: ...
+
+    @task
+    def keep_one(a: Any) -> Any: ...
+
+    deep = '{"a":' * 9000 + "1" + "}" * 9000
+    for one in (keep, keep_one):
+        with pytest.raises(WrongArguments, match="the payload is nested too deeply to be read"):
+            one.parameters.arguments(deep)
+    with pytest.raises(WrongArguments, match="the result is nested too deeply to be read"):
+        keep.parameters.result(deep)
+
+
+def test_a_parameter_may_have_the_name_self() -> None:
+    @task
+    def keep(self: int) -> int:
+        return self
+
+    assert keep(self=1) == 1
+    assert keep.request(self=1).new.payload == '{"self":1}'
+    assert keep.s(self=1).kwargs == {"self": 1}
+
+
 def test_an_option_among_the_arguments_is_named() -> None:
     @task
     def resize(image: str) -> None: ...

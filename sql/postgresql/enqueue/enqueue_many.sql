@@ -36,7 +36,7 @@ as $$
 declare
   v_xid      xid8 := pg_current_xact_id();  -- must be assigned before the clock is read: see floor_in_force
   v_now      timestamptz := rowlease.now();
-  v_has_keys boolean := cardinality(array_remove(p_dedup_keys || p_group_keys, null)) > 0;
+  v_has_keys boolean := greatest(num_nonnulls(variadic p_dedup_keys), num_nonnulls(variadic p_group_keys)) > 0;
   v_settings rowlease.queue_settings;
   v_priority integer;
   v_done     boolean;

@@ -22,6 +22,9 @@ begin
   if p_queue_name like '% ' then
     raise exception using errcode = 'RL010', message = 'the name of a queue must not end in a blank';
   end if;
+  if json_typeof(p_settings) <> 'object' then
+    raise exception using errcode = 'RL010', message = 'the settings must be a JSON object';
+  end if;
   select k into v_unknown from json_object_keys(p_settings) k
    where k in ('queue_name', 'consumer_priorities')
       or k not in (select a.attname from pg_attribute a
@@ -45,16 +48,14 @@ begin
                 'priority 1 and so on';
   end if;
   update rowlease.queue_settings s
-     set max_priority = v_settings.max_priority, capacity = v_settings.capacity,
+     set max_priority = v_settings.max_priority, capacity = v_settings.capacity, paused = v_settings.paused,
          lease_seconds = v_settings.lease_seconds, max_attempts = v_settings.max_attempts,
          max_crashes = v_settings.max_crashes, retry_base_ms = v_settings.retry_base_ms,
-         retry_cap_ms = v_settings.retry_cap_ms, paused = v_settings.paused,
-         policy = v_settings.policy, policy_weights = v_settings.policy_weights,
-         policy_aging_seconds = v_settings.policy_aging_seconds,
+         retry_cap_ms = v_settings.retry_cap_ms, policy = v_settings.policy,
+         policy_weights = v_settings.policy_weights, policy_aging_seconds = v_settings.policy_aging_seconds,
          max_in_flight = v_settings.max_in_flight, keep_history = v_settings.keep_history,
-         retention_days = v_settings.retention_days,
-         unknown_kind_seconds = v_settings.unknown_kind_seconds, rate = v_settings.rate,
-         group_rate = v_settings.group_rate
+         retention_days = v_settings.retention_days, rate = v_settings.rate, group_rate = v_settings.group_rate,
+         unknown_kind_seconds = v_settings.unknown_kind_seconds
    where s.queue_name = p_queue_name;
   perform rowlease_internal.end_delays(p_queue_name);
   if v_settings.max_priority < v_max then

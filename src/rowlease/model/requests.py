@@ -59,7 +59,10 @@ def check_type(name: str, value: object, rule: TypeRule) -> None:
 
 def short_repr(value: object) -> str:
     """A short representation of any value, for an error message."""
-    return reprlib.repr(value)
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # an integer of thousands of digits has no text
+        return f"a value of type {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

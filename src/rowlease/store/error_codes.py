@@ -177,6 +177,11 @@ ERROR_TEXTS = (
         ),
         "a number, time or delay is out of range: {text}",
     ),
+    # Mistakes of callers in SQL, against which the client checks its own arguments.
+    Entry(InvalidRequest, ("22004", "23502", 515), "a value is missing: {text}"),
+    Entry(InvalidRequest, ("2201W", "2201X", 127, 10742), "a limit is below 0: {text}"),
+    Entry(InvalidRequest, ("21000",), "a name or key is given twice: {text}"),
+    Entry(InvalidRequest, ("2202E",), "an array has more than one dimension: {text}"),
     Entry(InvalidRequest, ("queue_due", "lane_due"), DUE_RANGE),
     Entry(
         InvalidRequest,

@@ -140,10 +140,14 @@ class Parameters(Signature):
                 return [], self._all(payload)
             except msgspec.DecodeError:
                 pass  # an error, for which the code below has a message
+            except RecursionError as error:
+                raise _too_deep("payload") from error
         try:
             return self._by_name(_object(payload))
         except msgspec.DecodeError as error:
             raise WrongArguments(f"the payload is no JSON object: {error}") from error
+        except RecursionError as error:
+            raise _too_deep("payload") from error
 
     def result(self, text: str | None) -> Any:
         """The value of a result, converted to the return annotation.
@@ -158,6 +162,8 @@ class Parameters(Signature):
             return self._decoder("return")(text)
         except msgspec.DecodeError as error:
             raise WrongArguments(f"the result does not fit {self._whose}: {error}") from error
+        except RecursionError as error:
+            raise _too_deep("result") from error
 
     def _encode(self, named: dict[str, Any]) -> str:
         """The payload for these arguments."""
@@ -293,3 +299,9 @@ class Parameters(Signature):
                 self._signature.replace(parameters=plain, return_annotation=Parameter.empty)
             )
         return WrongArguments(f"the payload does not fit {self._whose}{takes}: {why}")
+
+
+def _too_deep(what: str) -> WrongArguments:
+    return WrongArguments(
+        f"the {what} is nested too deeply to be read; {codec.MAX_LEVELS} levels are allowed"
+    )

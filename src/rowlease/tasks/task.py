@@ -91,7 +91,7 @@ class Task(TaskSettings, Generic[P, R]):
         self._retried = self._exception_classes("retry_on", self.retry_on)
         self._hopeless = self._exception_classes("dead_letter_on", self.dead_letter_on)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     @property
@@ -120,7 +120,7 @@ class Task(TaskSettings, Generic[P, R]):
         changed.options = self.options | check_names(options, REQUEST_OPTIONS)
         return changed
 
-    def request(self, *args: P.args, **kwargs: P.kwargs) -> TaskRequest[R]:
+    def request(self, /, *args: P.args, **kwargs: P.kwargs) -> TaskRequest[R]:
         """A request to call this task with these arguments, for `Client.enqueue_many`.
 
         Raises:
@@ -131,7 +131,7 @@ class Task(TaskSettings, Generic[P, R]):
         """
         return self._request(self._payload(self.parameters.payload, args, kwargs), of_call=False)
 
-    def s(self, *args: Any, **kwargs: Any) -> Link[R]:
+    def s(self, /, *args: Any, **kwargs: Any) -> Link[R]:
         """A link of a chain, or a member of a batch: this task with these arguments.
 
         In `chain(shrink.s("a.png"), publish.s(width=200))`, the result of `shrink` becomes the

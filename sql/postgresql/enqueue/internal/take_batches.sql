@@ -36,8 +36,7 @@ begin
   end if;
   if p_after is null then
     return p_due_times;
-  elsif cardinality(array_remove(p_delays_ms, null)) > 0
-        or cardinality(array_remove(p_due_times, null)) > 0 then
+  elsif num_nonnulls(variadic p_delays_ms) > 0 or num_nonnulls(variadic p_due_times) > 0 then
     raise exception using errcode = 'RL017',
       message = 'requests that wait for a batch have no due time of their own; leave delay and due_time out';
   elsif exists (select from unnest(p_headers) as h where octet_length(h) > 7168) then
