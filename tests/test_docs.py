@@ -530,7 +530,7 @@ def test_queues_in_python_do_what_the_page_says(
     monkeypatch: pytest.MonkeyPatch,
     sql: Callable[..., list[tuple[Any, ...]]],
 ) -> None:
-    verbs, declared = code_blocks(repository / "docs" / "queues.md", "python")
+    verbs, declared, shares = code_blocks(repository / "docs" / "queues.md", "python")
     monkeypatch.setenv("ROWLEASE_DSN", dsn)
     monkeypatch.syspath_prepend(tmp_path)
     exec(verbs, {})
@@ -540,6 +540,14 @@ def test_queues_in_python_do_what_the_page_says(
         ("default", None),
         ("images", 1000),
     ]
+    exec(shares, of_tenants := {"__name__": "shares"})
+    with Client(dsn) as client:
+        for tenant, count in (("many", 9), ("few", 2)):
+            for order in range(count):
+                of_tenants["enqueue"](client, tenant, order)
+        leased = client.store.dequeue("one", ["default"], 9).requests
+        tenants = [json.loads(one.payload)["tenant"] for one in leased]
+        assert tenants == ["many"] * 4 + ["few"] * 2
 
 
 #: The snippets of other languages than the shell's that no test executes, and why.

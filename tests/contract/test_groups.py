@@ -69,6 +69,18 @@ def test_groups_do_not_hold_each_other_up(store: Session) -> None:
     assert ids(store.claim(limit=9)) == [first[0], second[0], *free]
 
 
+def test_a_tenant_of_three_groups_runs_three_requests_and_leaves_the_other_slots(
+    store: Session,
+) -> None:
+    """How docs/queues.md limits what a tenant runs at once."""
+    many = [store.put(group_key=f"many {number % 3}")[0] for number in range(12)]
+    few = [store.put(group_key=f"few {number % 3}")[0] for number in range(2)]
+    leased = store.claim(limit=9)
+    assert ids(leased) == [*many[:3], *few]
+    store.complete(leased[:1])
+    assert ids(store.claim(limit=9)) == many[3:4]
+
+
 def test_groups_of_the_same_name_in_two_queues_are_two_groups(store: Session) -> None:
     store.configure_queue("other")
     store.put(group_key="g")
