@@ -22,6 +22,12 @@ def request_fields() -> dict[str, object]:
     return fields
 
 
+def loggers() -> list[logging.Logger]:
+    """All loggers of this process, except the root."""
+    known = list(logging.root.manager.loggerDict.values())
+    return [one for one in known if isinstance(one, logging.Logger)]
+
+
 def plain(value: object) -> object:
     """The JSON value for a value of another type: seconds for a duration, else text."""
     return value.total_seconds() if isinstance(value, timedelta) else str(value)

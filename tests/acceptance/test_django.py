@@ -109,10 +109,14 @@ def empty_dsn(server_dsn: str) -> Iterator[str]:
 
 
 ADMIN = """
+    from datetime import timedelta
+
     from django.contrib.auth.models import User
     from django.test import TestCase, TransactionTestCase
+    from django.utils import timezone
 
     from rowlease.errors import InvalidRequest
+    from rowlease.integrations.django.models import FinishedRequest, QueuedRequest
     from rowlease.integrations.django.testing import run_tasks
     from shop.tasks import send
 
@@ -147,10 +151,19 @@ ADMIN = """
 
 
     class Failing(TransactionTestCase):
-        def test_an_exception_is_that_of_the_task(self):
+        def test_1_an_exception_is_that_of_the_task(self):
+            send.enqueue("ann@example.com")
+            run_tasks()
+            send.using(run_after=timezone.now() + timedelta(days=1)).enqueue("later")
             send.enqueue("nobody")
             with self.assertRaisesRegex(ValueError, "no address"):
                 run_tasks()
+            self.assertEqual(QueuedRequest.objects.count(), 2)
+            self.assertEqual(FinishedRequest.objects.count(), 1)
+
+        def test_2_the_requests_of_another_test_are_gone(self):
+            self.assertEqual(QueuedRequest.objects.count(), 0)
+            self.assertEqual(FinishedRequest.objects.count(), 0)
 """
 
 
@@ -166,7 +179,7 @@ def test_the_project_of_the_page_migrates_tests_and_works(
     project.write("shop/tests_of_admin.py", ADMIN)
     assert "rowlease: created schema 00" in project.manage("migrate")
     assert "rowlease: " not in project.manage("migrate")
-    assert "Ran 5 tests" in project.manage("test", "--pattern", "tests*.py")
+    assert "Ran 6 tests" in project.manage("test", "--pattern", "tests*.py")
     engine = sa.create_engine(empty_dsn.replace("://", "+psycopg://", 1))
     with engine.begin() as connection:
         assert connection.scalars(
@@ -178,6 +191,9 @@ def test_the_project_of_the_page_migrates_tests_and_works(
     # Whatever the environment says, the worker has the database of the settings.
     ended = project.manage(*worker, "--burst", ROWLEASE_DSN="postgresql://nowhere.invalid/no")
     assert "1 finished" in ended
+    (ran,) = (line for line in ended.splitlines() if "state=SUCCESSFUL" in line)
+    assert " INFO Task id=" in ran
+    project.manage("migrate")  # deletes nothing
     with engine.begin() as connection:
         assert connection.execute(
             sa.text("select kind, result::text, max_attempts from rowlease.queue_history")

@@ -663,6 +663,7 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
     assert counted.stderr == f"ROWLEASE_DSN is not set: starting PostgreSQL in {home}\n"
     assert rowlease("psql", "-XAtc", "show search_path").stdout == "public\n"
     assert rowlease("psql", "-Xc", "nonsense").returncode == 1
+    wait_until(lambda: has_stopped(home))
     found = rowlease("url")
     assert re.fullmatch(
         rf"postgresql://rowlease:\w+@/rowlease\?host={home}/socket&port=\d+"
@@ -670,6 +671,23 @@ def test_psql_and_url_open_the_embedded_server(home: Path) -> None:
         found.stdout,
     )
     assert found.stderr.endswith("runs only while a program uses it; `rowlease up` keeps it up.\n")
+
+
+def test_a_worker_does_not_log_the_steps_of_a_migration(new_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("from rowlease import task\n@task\ndef idle(): ...")
+    worked = in_process(tmp_path)("worker", "own", "--burst", ROWLEASE_HOME=str(new_home))
+    said = [
+        re.sub(r"^\S+ \S+ ", "", line).split(" postgresql:")[0].split(" worker_id")[0]
+        for line in worked.stderr.splitlines()
+    ]
+    first, *rest = said
+    assert first.startswith("WARNING ROWLEASE_DSN is not set: starting PostgreSQL in ")
+    assert rest == [
+        "INFO rowlease worker at",
+        "INFO worker started",
+        "INFO worker stopping",
+        "INFO worker stopped",
+    ]
 
 
 def test_up_keeps_the_embedded_server_up(home: Path) -> None:
@@ -682,8 +700,9 @@ def test_up_keeps_the_embedded_server_up(home: Path) -> None:
         assert process.stdout is not None
         first = process.stdout.readline()
         assert re.fullmatch(r"PostgreSQL is up: postgresql://rowlease:\*\*\*@/rowlease\n", first)
-        url = subprocess.check_output([*rowlease, "url"], env=environment, text=True)
-        with psycopg.connect(url.strip()) as connection:
+        url = subprocess.run([*rowlease, "url"], env=environment, capture_output=True, text=True)
+        assert not url.stderr
+        with psycopg.connect(url.stdout.strip()) as connection:
             assert connection.execute("select rowlease.now() is not null").fetchone() == (True,)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from tests.acceptance import log_tasks
 from tests.acceptance.test_supervisor import PATIENCE
 
 Lines = list[dict[str, Any]]
+#: A module that changes the logging of the process which imports it.
+CONFIGURED = "tests.acceptance.configured_tasks"
 
 
-def run(dsn: str, name: str, *options: str) -> tuple[str, str]:
-    """Run a task of `log_tasks` in a worker: its stdout and its stderr."""
-    command = [sys.executable, "-m", "rowlease", "worker", f"{log_tasks.__name__}:{name}"]
+def run(dsn: str, name: str, *options: str, module: str = log_tasks.__name__) -> tuple[str, str]:
+    """Run a task in a worker: its stdout and its stderr."""
+    command = [sys.executable, "-m", "rowlease", "worker", f"{module}:{name}"]
     done = subprocess.run(
         [*command, "--burst", *options],
         env={**os.environ, "ROWLEASE_DSN": dsn, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -137,3 +140,25 @@ def test_the_level_holds_for_all_loggers(dsn: str) -> None:
         client.enqueue(log_tasks.say)
     messages = [line["message"] for line in logged(dsn, "say", "--log-level", "debug")]
     assert [one for one in messages if one in ("hidden", "sold 7")] == ["hidden", "sold 7"]
+
+
+@pytest.mark.parametrize("executor", ["process", "thread"])
+def test_a_record_is_logged_once_whatever_the_module_sets_up(
+    executor: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "log"
+    monkeypatch.setenv("LOG_OF_TEST", str(file))
+    with Client(dsn) as client:
+        client.enqueue_untyped("sell")
+    options = ("--executor", executor, "--log-format", "json")
+    out, err = run(dsn, "sell", *options, module=CONFIGURED)
+    assert out.startswith("1 finished in ")
+    lines = [json.loads(line) for line in err.splitlines()]
+    found = [(one["logger"], one["level"], one["message"]) for one in lines if "logger" in one]
+    assert found == [
+        ("shop", "info", "sold"),
+        ("shop.mail", "info", "sent"),
+        ("other", "warning", "done"),
+    ]
+    assert [one["event"] for one in lines if "event" in one][-1] == "worker_stopped"
+    assert file.read_text().split() == ["sold", "sent"]

@@ -55,7 +55,7 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
     from rowlease.store import open_store
     from rowlease.worker.host.signals import stopped_by_signals
 
-    set_up_logging("text", "info", with_process=False)
+    set_up_logging("text", "info")
     log = logging.getLogger("rowlease")
     host, port = read_address(listen)
     with (

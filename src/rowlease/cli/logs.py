@@ -11,12 +11,14 @@ import select
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TextIO, cast
 
 from rowlease.event_log import quoted
-from rowlease.log_fields import FIELDS, RequestFields, plain
+from rowlease.log_fields import FIELDS, RequestFields, loggers, plain
 from rowlease.visible import visible
 
 #: The attributes that every log record has. Other attributes are the fields of an event; see
@@ -175,27 +177,53 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=plain)
 
 
-def set_up_logging(
-    form: str, level: str, *, with_process: bool = False, of_tasks: bool = False
-) -> logging.Logger:
-    """Log to stderr, and return rowlease's logger.
-
-    Args:
-        form: the format, `text` or `json`.
-        level: the level of rowlease's logger.
-        with_process: true to write the process id into lines of text.
-        of_tasks: true if this process runs tasks: all loggers have this level, and the records of a
-            task have its request. Otherwise the level of other loggers is `warning`.
-    """
+def formatter(form: str, *, with_process: bool = False) -> logging.Formatter:
+    """The formatter of the format `text` or `json`; lines of text have the process id on demand."""
     process = "%(process)d " if with_process else ""
+    text = TextLines(f"%(asctime)s {process}%(levelname)s %(message)s")
+    return JsonLines() if form == "json" else text
+
+
+def set_up_logging(form: str, level: str) -> None:
+    """Log to stderr: from `level` up what rowlease logs, and the warnings of others."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonLines()
-        if form == "json"
-        else TextLines(f"%(asctime)s {process}%(levelname)s %(message)s")
-    )
-    handler.addFilter(RequestFields())
-    logging.basicConfig(level=level.upper() if of_tasks else None, handlers=[handler])
-    logger = logging.getLogger("rowlease")
-    logger.setLevel(level.upper())
-    return logger
+    handler.setFormatter(formatter(form))
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("rowlease").setLevel(level.upper())
+
+
+#: Logs to stderr what a worker and its tasks log. The records of a task have its request.
+TASKS_CONSOLE = logging.StreamHandler()
+TASKS_CONSOLE.addFilter(RequestFields())
+
+
+@contextmanager
+def log_of_tasks(form: str, level: str, *, with_process: bool) -> Iterator[None]:
+    """Log to stderr what all loggers log, in a process that runs tasks."""
+    TASKS_CONSOLE.setStream(sys.stderr)
+    TASKS_CONSOLE.setFormatter(formatter(form, with_process=with_process))
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    logging.getLogger("rowlease").setLevel(level.upper())
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs each step of a migration
+    take_console()
+    try:
+        yield
+    finally:
+        root.removeHandler(TASKS_CONSOLE)
+
+
+def take_console() -> None:
+    """Log each record once: in place of other handlers for stdout and stderr.
+
+    The modules of tasks may set some up, so this is called after they are imported, too.
+    """
+    root = logging.getLogger()
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    for logger in (root, *loggers()):
+        for handler in [one for one in logger.handlers if one is not TASKS_CONSOLE]:
+            if getattr(handler, "stream", None) in streams:
+                logger.removeHandler(handler)
+                logger.propagate = True
+    root.addHandler(TASKS_CONSOLE)
+    logging.getLogger("rowlease").disabled = False  # `logging.config` disables existing loggers

@@ -21,16 +21,15 @@ def url(dsn: str | None) -> None:
     The other commands use the same database. The URL of the embedded server is usually the same at
     each start. The server runs only while a program uses it, so keep `rowlease up` running.
     """
-    from rowlease.client.database import database
-    from rowlease.config import configured_dsn
+    from rowlease.client.database import database, log_start
 
-    with database(dsn) as found:
+    def starting(home: str, is_first: bool) -> None:
+        log_start(home, is_first)
+        hint = "The server runs only while a program uses it; `rowlease up` keeps it up."
+        say(hint, err=True)
+
+    with database(dsn, starting=starting) as found:
         click.echo(found)  # noqa: TID251
-    if configured_dsn(dsn) is None:
-        say(
-            "The server runs only while a program uses it; `rowlease up` keeps it up.",
-            err=True,
-        )
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

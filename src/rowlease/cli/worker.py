@@ -180,14 +180,16 @@ def worker(
     SIGQUIT          write the stacks of all processes to stderr, and continue
     """
     from rowlease.cli.declared_queues import create_missing
-    from rowlease.cli.logs import set_up_logging, write_behind_stderr
+    from rowlease.cli.logs import log_of_tasks, write_behind_stderr
     from rowlease.worker.settings import WorkerSettings
 
     settings = WorkerSettings(queues=queues, concurrency=concurrency, **others)
     several = settings.processes > 1
     write_behind_stderr()
-    set_up_logging(log_format, log_level, with_process=several, of_tasks=True)
-    with database_of_tasks(dsn) as place:
+    with (
+        log_of_tasks(log_format, log_level, with_process=several),
+        database_of_tasks(dsn) as place,
+    ):
         if supervised is not None:
             run_supervised(tasks, place, supervised, settings, is_counted=health is not None)
             return
@@ -322,6 +324,7 @@ def open_worker(
     tasks: tuple[str, ...], dsn: str, settings: WorkerSettings, events: Events
 ) -> Iterator[Worker]:
     """Make a worker. Its store is closed at the end of the block."""
+    from rowlease.cli.logs import take_console
     from rowlease.client.database import connect
     from rowlease.store import redact
     from rowlease.tasks.loading import load_tasks
@@ -329,6 +332,7 @@ def open_worker(
 
     sys.path.insert(0, "")
     found = load_tasks(*tasks)
+    take_console()
     with connect(dsn, application_name="rowlease worker") as store:
         worker = Worker.of(store, found, settings, events)
         logging.getLogger("rowlease").info("rowlease worker at %s", redact(dsn))

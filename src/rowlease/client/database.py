@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from rowlease.config import configured_dsn
 from rowlease.store import Store, migrate, open_store
 
 
+def log_start(home: str, is_first: bool) -> None:
+    """Log that the embedded server is started."""
+    logging.getLogger("rowlease").warning(
+        "ROWLEASE_DSN is not set: starting PostgreSQL in %s%s",
+        home,
+        "; the first start takes a few seconds" if is_first else "",
+    )
+
+
 @contextmanager
-def database(dsn: str | None = None) -> Iterator[str]:
+def database(
+    dsn: str | None = None, *, starting: Callable[[str, bool], object] = log_start
+) -> Iterator[str]:
     """The DSN of the database: the argument, or else the configured DSN.
 
     If no DSN is configured, the embedded server runs until the end of the block. This function
     migrates only the embedded server. For any other server, run `rowlease migrate`.
+
+    Args:
+        dsn: the DSN that the caller was given.
+        starting: called before the embedded server is started; see `rowlease.embedded.embedded`.
 
     Raises:
         ConfigError, StoreUnavailable, SchemaMismatch: for the same reasons as
@@ -27,17 +42,9 @@ def database(dsn: str | None = None) -> Iterator[str]:
         return
     from rowlease.embedded import embedded
 
-    with embedded(starting=_log_start) as own:
+    with embedded(starting=starting) as own:
         migrate(own)
         yield own
-
-
-def _log_start(home: str, is_first: bool) -> None:
-    logging.getLogger("rowlease").warning(
-        "ROWLEASE_DSN is not set: starting PostgreSQL in %s%s",
-        home,
-        "; the first start takes a few seconds" if is_first else "",
-    )
 
 
 @contextmanager

@@ -124,11 +124,13 @@ def import_named(name: str) -> ModuleType:
 
 def _place_of(error: Exception) -> str:
     """The place of the last line that ran before this error, without Python's and rowlease's."""
+    if isinstance(error, SyntaxError):
+        return ""  # it names its own place
     own = str(Path(__file__).parents[1])
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(("<frozen ", own)):
             return f" ({frame.filename}, line {frame.lineno})"
-    return ""  # a syntax error names its own place
+    return ""
 
 
 def registry_of(tasks: Tasks) -> Registry:

@@ -54,6 +54,7 @@ def start(
     with ExitStack() as stack:
         try:
             tasks = load_places(set_up["tasks"], set_up["script"])
+            output.take_over()
             what = "start"
             stack.enter_context(shared.entered(lambda: runner().get_loop()))
         except BaseException as error:

@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from typing import Any, TextIO
 
-from rowlease.log_fields import RequestFields, plain, request_fields
+from rowlease.log_fields import RequestFields, loggers, plain, request_fields
 from rowlease.worker.slots import wire
 
 #: The level of the lines that a task prints. They are logged whatever the level of the log is.
@@ -31,10 +31,7 @@ def levels() -> dict[str, int] | None:
     root = logging.getLogger()
     if not root.handlers:
         return None
-    loggers = tuple(root.manager.loggerDict.values())
-    return {"": root.level} | {
-        one.name: one.level for one in loggers if isinstance(one, logging.Logger) and one.level
-    }
+    return {"": root.level} | {one.name: one.level for one in loggers() if one.level}
 
 
 # -- the child's side ----------------------------------------------------------------------------
@@ -118,6 +115,19 @@ def redirect(fd: int, levels: dict[str, int]) -> None:
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     sys.stdout, sys.stderr = open_stream("stdout", 1), open_stream("stderr", 2)
+
+
+def take_over() -> None:
+    """Send all records through the pipe, and only there, after the tasks are imported.
+
+    The worker's process imports the same modules. So it has all the handlers that these set up.
+    """
+    if _handler is not None:
+        root = logging.getLogger()
+        for logger in (root, *loggers()):
+            logger.handlers.clear()
+            logger.propagate = True
+        root.addHandler(_handler)
 
 
 def open_stream(name: str, fd: int) -> TextIO:
