@@ -540,7 +540,8 @@ def test_queues_in_python_do_what_the_page_says(
         ("default", None),
         ("images", 1000),
     ]
-    exec(shares, of_tenants := {"__name__": "shares"})
+    of_tenants: dict[str, Any] = {"__name__": "shares"}
+    exec(shares, of_tenants)
     with Client(dsn) as client:
         for tenant, count in (("many", 9), ("few", 2)):
             for order in range(count):

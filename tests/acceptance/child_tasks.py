@@ -22,6 +22,15 @@ def whoami() -> int:
     return os.getpid()
 
 
+_leaked: list[bytes] = []
+
+
+@task
+def leak(mib: int) -> int:
+    _leaked.append(b"x" * (mib << 20))
+    return os.getpid()
+
+
 @task
 def close_all() -> None:
     """Close all descriptors, as a process does to become a daemon."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,7 +23,7 @@ from rowlease.tasks.task import Registry
 from rowlease.worker import Worker
 from rowlease.worker.slots.child_process import ChildProcess
 from tests.acceptance import child_tasks
-from tests.acceptance.child_tasks import TASKS, whoami
+from tests.acceptance.child_tasks import TASKS, leak, whoami
 from tests.acceptance.test_supervisor import working as supervised
 from tests.acceptance.workers import errors, line, worker_process
 from tests.acceptance.workers import working as working_with
@@ -169,4 +170,20 @@ def test_a_child_runs_at_most_so_many_requests(store: Store, sql: Sql) -> None:
     counts = sql("select count(*) from rowlease.queue_history group by result::text")
     assert max(count for (count,) in counts) <= 4
     assert len(counts) >= 7
+    assert not [one for one in seen if isinstance(one, ChildDied)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the memory of a process")
+def test_a_child_is_replaced_after_a_task_that_leaves_too_much_memory(
+    store: Store, sql: Sql
+) -> None:
+    seen: list[Event] = []
+    events = Events()
+    events.subscribe(seen.append)
+    leaks = [NewRequest(kind="leak", payload=f'{{"mib": {mib}}}') for mib in (1, 1, 400, 1, 400)]
+    store.enqueue_many("default", leaks)
+    settings: dict[str, Any] = {"concurrency": 1, "prefetch": 0, "max_memory_per_child": 300}
+    assert Worker(store, [leak], burst=True, events=events, **settings).run().finished == 5
+    pids = [pid for (pid,) in sql("select result from rowlease.queue_history order by request_id")]
+    assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
     assert not [one for one in seen if isinstance(one, ChildDied)]

@@ -21,6 +21,7 @@ OTHERS = WorkerSettings(
     lease=timedelta(seconds=9),
     consumer_priority=4,
     max_tasks_per_child=7,
+    max_memory_per_child=70,
     burst=True,
     grace=timedelta(0),
     cancel_grace=timedelta(0),
@@ -50,6 +51,11 @@ def test_a_client_is_no_store_and_the_error_says_what_is() -> None:
         (
             {"max_tasks_per_child": 5, "executor": "thread"},
             "max_tasks_per_child is 5, but the executor 'thread' has no child processes",
+        ),
+        ({"max_memory_per_child": 0}, "max_memory_per_child is 0; it must be 1 or more"),
+        (
+            {"max_memory_per_child": 5, "executor": "thread"},
+            "max_memory_per_child is 5, but the executor 'thread' has no child processes",
         ),
         ({"prefetch": -1}, "prefetch is -1; it must be 0 or more"),
         ({"executor": "greenlet"}, "executor is 'greenlet'; it must be one of process, thread"),

@@ -80,6 +80,13 @@ def named_queues(
     type=click.IntRange(1),
     help="The number of requests that a child process runs before another one replaces it.",
 )
+@click.option(
+    "--max-memory-per-child",
+    type=click.IntRange(1),
+    metavar="MIB",
+    help="The memory in RAM of a child process above which another one replaces it after its task. "
+    "Linux only.",
+)
 @click.option("--lease", type=duration, help="A lease's duration. Default: the queue's setting.")
 @click.option(
     "--consumer-priority",

@@ -13,6 +13,8 @@ from rowlease.errors import ConfigError
 SHORTEST_LEASE = timedelta(milliseconds=100)
 #: The largest value of the setting `lease`.
 LONGEST_LEASE = timedelta(days=1)
+#: The settings that only the executor "process" has.
+OF_CHILDREN = ("max_tasks_per_child", "max_memory_per_child")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class WorkerSettings:
             first.
         max_tasks_per_child: how many requests a child process runs before another one replaces it,
             which bounds what tasks leak. None means no limit.
+        max_memory_per_child: the resident memory of a child process, in MiB, above which another
+            one replaces it as soon as its task has ended. Linux only. None means no limit.
         burst: whether to stop when nothing runs and no request may start now. Requests that are
             scheduled or paused, or that wait for a rate or a batch, stay (decision 99 in
             docs/decisions).
@@ -64,6 +68,7 @@ class WorkerSettings:
     lease: timedelta | None = None
     consumer_priority: int = 0
     max_tasks_per_child: int | None = None
+    max_memory_per_child: int | None = None
     burst: bool = False
     grace: timedelta = timedelta(seconds=30)
     cancel_grace: timedelta = timedelta(seconds=10)
@@ -77,10 +82,10 @@ class WorkerSettings:
             raise ConfigError(f"processes is {self.processes}; it must be 1 or more")
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"concurrency is {self.concurrency}; it must be 1 or more")
-        if self.max_tasks_per_child is not None and self.max_tasks_per_child < 1:
-            raise ConfigError(
-                f"max_tasks_per_child is {self.max_tasks_per_child}; it must be 1 or more"
-            )
+        for name in OF_CHILDREN:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it must be 1 or more")
         if self.prefetch is not None and self.prefetch < 0:
             raise ConfigError(f"prefetch is {self.prefetch}; it must be 0 or more")
 
@@ -98,6 +103,7 @@ class WorkerKeywords(TypedDict, total=False):
     lease: timedelta | None
     consumer_priority: int
     max_tasks_per_child: int | None
+    max_memory_per_child: int | None
     burst: bool
     grace: timedelta
     cancel_grace: timedelta

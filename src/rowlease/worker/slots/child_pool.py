@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import selectors
 import socket
 from collections.abc import Callable
@@ -17,14 +16,14 @@ from rowlease.errors import ConfigError
 from rowlease.events import ChildDied, ChildStarted, Events
 from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.outcomes import Ended
-from rowlease.worker.slots.child_process import ChildProcess
+from rowlease.worker.slots.child_process import NO_LIMITS, ChildProcess, Limits
 from rowlease.worker.slots.slot import Death
 from rowlease.worker.timings import SLOTS_SHUTDOWN
 
 #: Seconds after which a child certainly sees that the worker waits, and wakes it. Until then, the
 #: worker looks for answers itself.
 SEEN_SECONDS = 0.01
-#: The end of a child that has run as many requests as it may run.
+#: The end of a child that has reached one of its limits.
 RETIRED = "has run its last request"
 #: Seconds in which the last lines of the children are logged when the worker ends. Their pipes are
 #: open for longer only if a task has left a process that was forked from its child.
@@ -37,7 +36,7 @@ class ChildPool:
     Args:
         set_up: the message that sets up a child (`rowlease.tasks.loading.set_up`).
         count: the number of children to keep running.
-        max_tasks: how many requests a child runs; then another one replaces it.
+        limits: after which another child replaces one.
 
     Attributes:
         runners: the children that are running, whether ready or not.
@@ -47,12 +46,12 @@ class ChildPool:
     unit = "process"
 
     def __init__(
-        self, set_up: dict[str, Any], count: int, events: Events, max_tasks: float = math.inf
+        self, set_up: dict[str, Any], count: int, events: Events, limits: Limits = NO_LIMITS
     ) -> None:
         self.runners: list[ChildProcess] = []
         self.num_deaths = 0
         self._set_up = set_up
-        self._max_tasks = max_tasks
+        self._limits = limits
         self._count = count
         self._events = events
         self._starts = [(0.0, slot) for slot in range(count)]
@@ -141,7 +140,7 @@ class ChildPool:
 
     def _start(self, slot: int) -> None:
         try:
-            child = ChildProcess(slot, self._set_up, self._max_tasks)
+            child = ChildProcess(slot, self._set_up, self._limits)
         except OSError as error:
             self._deaths.append(Death(f"could not be started: {error}", None, []))
             self._start_later(slot)

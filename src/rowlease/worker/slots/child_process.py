@@ -6,8 +6,8 @@ running worker.
 
 from __future__ import annotations
 
-import fcntl
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,53 +16,31 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from rowlease.clock import now
 from rowlease.worker.attempt import Ending
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.slots import child_program, output, wire
+from rowlease.worker.slots.kill_pipe import KillPipe
 from rowlease.worker.slots.shared_memory import SharedMemory
 
-F_SETSIG = 10
 
-
-class KillPipe:
-    """Makes the kernel kill a child process, and what its tasks start, when the worker ends.
-
-    Nothing is written to the pipe. Its reading end is set up so that the kernel sends SIGKILL to
-    the group, instead of SIGIO, at the next event of the pipe. The only possible event is that the
-    writing end is closed, by `cut` or by the end of the process that holds it. So no process has to
-    watch another process, and the reuse of a process id cannot cause a wrong kill.
-
-    PR_SET_PDEATHSIG must not be used in addition. It kills the child as soon as the thread that
-    started the child ends. Then the child's end of the pipe is closed too early, and processes that
-    the child's tasks have started may survive.
-
-    Source: fcntl(2), F_SETOWN, F_SETSIG and O_ASYNC. Only Linux has F_SETSIG.
+class Limits(NamedTuple):
+    """The limits of a child process. When it has reached one, another child replaces it.
 
     Attributes:
-        fd: the reading end, which the child inherits. The worker keeps its copy open in case a task
-            closes the child's copy: the kernel forgets the setting when the last copy is closed.
+        tasks: how many requests it runs.
+        memory: how much memory it has in RAM after a task, in MiB.
     """
 
-    def __init__(self) -> None:
-        self.fd, self._held = os.pipe()
-
-    def guard(self, group: int) -> None:
-        """Have the kernel kill this process group when the writing end is closed."""
-        if sys.platform == "linux":
-            fcntl.fcntl(self.fd, fcntl.F_SETOWN, -group)
-            fcntl.fcntl(self.fd, F_SETSIG, signal.SIGKILL)
-            fcntl.fcntl(self.fd, fcntl.F_SETFL, os.O_ASYNC)
-
-    def cut(self) -> None:
-        """Kill the processes that are left in the group, and close the pipe."""
-        os.close(self._held)
-        os.close(self.fd)
+    tasks: float = math.inf
+    memory: float = math.inf
 
 
+NO_LIMITS = Limits()
+MIB = 1 << 20
 #: -P keeps the folder of `child_program` out of sys.path. With -u, a task's output appears at once.
 PROGRAM = (sys.executable, "-P", "-u", "-X", "faulthandler", child_program.__file__)
 OUTCOME_READ_BYTES = 1 << 18
@@ -92,9 +70,10 @@ class ChildProcess:
         output: the thread that logs what the child logs and prints. It ends after the child.
     """
 
-    def __init__(self, slot: int, set_up: dict[str, Any], max_tasks: float = float("inf")) -> None:
+    def __init__(self, slot: int, set_up: dict[str, Any], limits: Limits = NO_LIMITS) -> None:
         self.slot = slot
-        self.num_left = max_tasks
+        self.num_left = limits.tasks
+        self._max_memory = limits.memory
         self.held: deque[Lease | None] = deque()
         self.load = 0
         self.ready = False
@@ -295,7 +274,17 @@ class ChildProcess:
                 self.load -= 1
                 lease.runner = None
                 answers.append(Ended(lease, wire.unpacked(code, body), seconds))
+        if answers and self._max_memory < math.inf and self._memory_mib() > self._max_memory:
+            self.num_left = 0
         return answers
+
+    def _memory_mib(self) -> float:
+        """Its memory in RAM. The peak of getrusage is no measure: it may be that of the worker."""
+        try:
+            with open(f"/proc/{self.pid}/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+        except OSError:
+            return 0  # it has ended
 
     def _in_order(self) -> Iterator[wire.Answer]:
         """Remove and yield the next answers. Each came through the buffer or through the pipe."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 from rowlease.errors import ConfigError
@@ -12,8 +13,9 @@ from rowlease.tasks.loading import set_up
 from rowlease.tasks.settings import check_executor
 from rowlease.tasks.task import Registry
 from rowlease.worker.cores import usable_cores
-from rowlease.worker.settings import WorkerSettings
+from rowlease.worker.settings import OF_CHILDREN, WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
+from rowlease.worker.slots.child_process import Limits
 from rowlease.worker.slots.event_loop import EventLoop
 
 #: The defaults of each executor: the number of slots (None: one for each usable core), and the
@@ -34,14 +36,14 @@ class Executor(NamedTuple):
         concurrency: the number of slots.
         prefetch: the maximum number of requests to prefetch for each slot.
         set_up: the message that sets up a child process; None for other executors.
-        max_tasks: how many requests a child process runs.
+        limits: after which another child process replaces one.
     """
 
     name: str
     concurrency: int
     prefetch: int
     set_up: dict[str, Any] | None
-    max_tasks: float
+    limits: Limits
 
     def slots(self, tasks: Registry, events: Events, dsn: str) -> ChildPool | EventLoop:
         """Create the slots without starting them.
@@ -51,7 +53,7 @@ class Executor(NamedTuple):
         """
         if self.set_up is None:
             return EventLoop(tasks, self.concurrency, self.name, events, Shared(dsn))
-        return ChildPool({**self.set_up, "dsn": dsn}, self.concurrency, events, self.max_tasks)
+        return ChildPool({**self.set_up, "dsn": dsn}, self.concurrency, events, self.limits)
 
 
 def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
@@ -70,18 +72,20 @@ def executor_for(tasks: Registry, settings: WorkerSettings) -> Executor:
                     f"task {task.name} is not an `async def`, so it cannot run as a coroutine; "
                     "the executor 'thread' runs both"
                 )
-    if settings.max_tasks_per_child and name != "process":
-        raise ConfigError(
-            f"max_tasks_per_child is {settings.max_tasks_per_child}, but the executor {name!r} has "
-            "no child processes"
-        )
+    for setting in OF_CHILDREN:
+        if (value := getattr(settings, setting)) and name != "process":
+            raise ConfigError(
+                f"{setting} is {value}, but the executor {name!r} has no child processes"
+            )
+    if settings.max_memory_per_child and sys.platform != "linux":
+        raise ConfigError("max_memory_per_child needs Linux, which tells the memory of a process")
     slots, ahead = DEFAULTS[name]
     return Executor(
         name,
         settings.concurrency or slots or max(1, usable_cores() // settings.processes),
         ahead if settings.prefetch is None else settings.prefetch,
         set_up(tasks) if name == "process" else None,
-        settings.max_tasks_per_child or math.inf,
+        Limits(settings.max_tasks_per_child or math.inf, settings.max_memory_per_child or math.inf),
     )
 
 
