@@ -146,6 +146,26 @@ def test_a_run_that_was_superseded_writes_nothing(
     assert leftovers(sql) == 0
 
 
+def test_a_load_and_its_jobs_name_each_other(spark: Any, dsn: str, store: Store) -> None:
+    context = spark.sparkContext
+    enqueue(spark.range(3), dsn, queue="default", kind="k", load_id="daily")
+    enqueue(spark.range(3), dsn, queue="default", kind="k", load_id="hourly", by="jdbc")
+    context.setJobDescription("mine")
+    try:
+        enqueue(spark.range(3), dsn, queue="default", kind="k", load_id="own")
+    finally:
+        context.setLocalProperty("spark.job.description", None)
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    described = [jobs.apply(n).description() for n in range(jobs.size())]
+    texts = {each.get() for each in described if each.isDefined()}
+    assert {"rowlease: load daily into default", "rowlease: load hourly into default"} <= texts
+    assert "mine" in texts
+    assert "rowlease: load own into default" not in texts
+    assert context.getLocalProperty("spark.job.description") is None
+    (load, *_) = store.list_loads()
+    assert load.run_by.startswith(f"{context.applicationId}@")
+
+
 def test_a_promoted_load_runs_no_job_again(spark: Any, dsn: str) -> None:
     frame = spark.range(10)
     enqueue(frame, dsn, queue="default", kind="k", load_id="once")

@@ -13,7 +13,8 @@ import os
 import secrets
 import socket
 import uuid
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Unpack
 
 from rowlease.errors import (
@@ -31,7 +32,7 @@ from rowlease.spark.columns import (
     request_columns,
 )
 from rowlease.spark.copy_writer import Way, copies, write_by_copy
-from rowlease.spark.jdbc import connection_options, database_errors
+from rowlease.spark.jdbc import connection_options, database_errors, is_connect
 from rowlease.spark.jdbc_writer import write_by_jdbc
 from rowlease.spark.promotion import NOT_STAGED, Load, Staged, end_run, heard, promoted
 from rowlease.store import Store, open_store
@@ -40,6 +41,8 @@ logger = logging.getLogger("rowlease")
 
 #: The maximum length of a load id, in characters. The column has the same limit.
 MAX_LOAD_ID = 100
+#: The local property with the description of a thread's jobs.
+DESCRIPTION = "spark.job.description"
 #: The maximum number of times that a load is written if two tries of a task give other numbers of
 #: rows, or if another transaction is in the way.
 MAX_WRITES = 3
@@ -141,13 +144,14 @@ def enqueue(
         opened, made_of = store, described(df, payload, columns, kind)
 
         def staged_and_promoted() -> Promoted:
-            run_by = new_run()
+            run_by = new_run(df.sparkSession)
             begun = heard(lambda: opened.begin_load(load_id, queue, run_by, made_of))
             if isinstance(begun, Promoted):
                 return begun
             try:
                 load = Load(dsn, load_id, begun, kind if isinstance(kind, str) else None)
-                waiting = write(df, columns, load, writers, by, opened)
+                with jobs_described(df.sparkSession, f"rowlease: load {load_id} into {queue}"):
+                    waiting = write(df, columns, load, writers, by, opened)
                 logger.info(
                     "load %s: %s rows are staged and will be promoted", load_id, waiting.num_rows
                 )
@@ -218,9 +222,26 @@ def checked_columns(df: Any, given: RequestColumns) -> list[Any]:
     return request_columns(df, given)
 
 
-def new_run() -> str:
-    """A unique name for a run, with its host and process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+def new_run(spark: Any = None) -> str:
+    """A unique name for a run, with its host and process, and with the application of a session."""
+    name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    if spark is None or is_connect(spark):
+        return name
+    return f"{spark.sparkContext.applicationId}@{name}"
+
+
+@contextmanager
+def jobs_described(spark: Any, text: str) -> Iterator[None]:
+    """Give the jobs of this block a description in Spark's UI, unless the caller gave them one."""
+    context = None if is_connect(spark) else spark.sparkContext
+    if context is None or context.getLocalProperty(DESCRIPTION):
+        yield
+        return
+    context.setLocalProperty(DESCRIPTION, text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, None)
 
 
 def write(
