@@ -97,7 +97,7 @@ def test_executors_without_rowlease_write_over_jdbc(
         yield import_module("there_is_no_such_module")
 
     real = copy_writer.probe
-    monkeypatch.setattr(copy_writer, "probe", lambda dsn: imports)
+    monkeypatch.setattr(copy_writer, "probe", lambda: imports)
     without = Elsewhere(spark)
     assert not copies(without, dsn, None)
     assert copies(without, dsn, "copy")

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import runpy
 
+import pyspark.version
 import pytest
 
 import rowlease.spark
@@ -44,7 +45,18 @@ def test_what_needs_data_sources_says_so(
     assert callable(rowlease.spark.enqueue)
 
 
+def test_a_spark_that_pip_has_not_installed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's own installation puts PySpark on the path, without the metadata of a package."""
+
+    def version(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    found = runpy.run_path(rowlease.spark.__file__)
+    assert found["PYSPARK"] == pyspark.version.__version__
+
+
 def test_an_older_spark_gets_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.4.4")
+    monkeypatch.setattr(pyspark.version, "__version__", "3.4.4")
     with pytest.raises(ConfigError, match=r"^rowlease needs PySpark 3.5 or newer; this is 3.4.4$"):
         runpy.run_path(rowlease.spark.__file__)

@@ -10,7 +10,6 @@ Raises:
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,10 @@ from rowlease.errors import ConfigError
 if find_spec("pyspark") is None:
     raise ConfigError("PySpark is not installed; run `pip install 'rowlease[spark]'`")
 
-#: The installed PySpark.
-PYSPARK = version("pyspark")
+from pyspark.version import __version__
+
+#: PySpark's version. Spark's own installation has no metadata of a package for importlib.metadata.
+PYSPARK = __version__
 
 
 def _is_older(*than: int) -> bool:

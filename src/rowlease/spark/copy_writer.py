@@ -90,7 +90,7 @@ def copies(spark: Any, dsn: str, by: Way) -> bool:
     has_copy = engine_of(dsn).has_copy
     if by == "copy" and not has_copy:
         raise ConfigError('SQL Server has no COPY; leave out by="copy"')
-    found = by == "copy" or (by is None and has_copy and can_copy(spark, dsn))
+    found = by == "copy" or (by is None and has_copy and can_copy(spark))
     if not found and is_connect(spark):
         raise ConfigError(
             "in a session of Spark Connect, rows are written by COPY: the database must be "
@@ -99,7 +99,7 @@ def copies(spark: Any, dsn: str, by: Way) -> bool:
     return found
 
 
-def can_copy(spark: Any, dsn: str) -> bool:
+def can_copy(spark: Any) -> bool:
     """Whether the executors' Python has what `write_by_copy` needs.
 
     A job of one task finds out, once for each session.
@@ -108,20 +108,34 @@ def can_copy(spark: Any, dsn: str) -> bool:
         return True
     if spark not in _can_copy:
         try:
-            spark.range(1, numPartitions=1).mapInArrow(probe(dsn), "report string").collect()
-            _can_copy[spark] = True
-        except Exception as error:  # PySpark's, of many classes
-            why = str(error).strip().rpartition("\n")[2]
-            logger.info("rows are written over JDBC: the executors cannot write by COPY: %s", why)
-            _can_copy[spark] = False
+            found = spark.range(1, numPartitions=1).mapInArrow(probe(), "missing string").collect()
+            missing = found[0]["missing"]
+        except Exception as error:  # PySpark's, of many classes: Python itself does not work there
+            missing = str(error).strip().rpartition("\n")[2]
+        if missing:
+            logger.warning("rows are written over JDBC, not by COPY: on the executors, %s", missing)
+        _can_copy[spark] = not missing
     return _can_copy[spark]
 
 
-def probe(dsn: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A function for `mapInArrow` that imports what a task of `write_by_copy` needs."""
+def probe() -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function for `mapInArrow` that imports what a task of `write_by_copy` needs.
+
+    Its row tells what is missing. Spark sends a function inside a function as code, and not by its
+    name, so this one needs no rowlease.
+    """
 
     def imports(batches: Iterator[Any]) -> Iterator[Any]:
-        engine_of(dsn).bulk_store("rowlease spark").close()
-        yield from ()
+        from importlib import import_module
+
+        import pyarrow as pa
+
+        missing = ""
+        try:
+            for name in ("psycopg", "rowlease.spark.copy_writer"):
+                import_module(name)
+        except ImportError as error:
+            missing = str(error)
+        yield pa.RecordBatch.from_arrays([pa.array([missing])], ["missing"])
 
     return imports
