@@ -121,6 +121,11 @@ class Call(NamedTuple):
     role: str
     arguments: dict[str, Any]
 
+    def statement(self) -> tuple[bytes, dict[str, Any]]:
+        kinds = ROUTINES[self.routine].params
+        places = ", ".join(f"{name} => %({name})s::{kinds[name]}" for name in self.arguments)
+        return f"select * from rowlease.{self.routine}({places})".encode(), self.arguments
+
 
 def call(draw: Draw) -> Call:
     name = draw.one(NAMES)
@@ -154,12 +159,9 @@ def opened(dsn: str) -> Iterator[Meet]:
         connection.commit()
 
         def meet(call: Call) -> bool:
-            given = call.arguments
-            kinds = ROUTINES[call.routine].params
-            places = ", ".join(f"{name} => %({name})s::{kinds[name]}" for name in given)
             try:
                 connection.execute(f"set local role {call.role}".encode())
-                connection.execute(f"select * from rowlease.{call.routine}({places})", given)
+                connection.execute(*call.statement())
                 connection.execute("set constraints all immediate")
                 connection.execute("reset role")
                 wrong = connection.execute("select * from rowlease.recount()").fetchall()
