@@ -22,6 +22,8 @@ from tests.stress.witness import EFFECT
 #: The database, for tasks; their processes inherit it.
 DSN = "ROWLEASE_FAULTS_DSN"
 LEASE = timedelta(seconds=1)
+#: What a task of the user may lock before it completes its request.
+LOCK = "select pg_advisory_xact_lock(1, %s)"
 SLOTS = 3
 VERBS: dict[type[Event], str] = {Finished: "complete", Abandoned: "abandon"}
 
@@ -31,6 +33,7 @@ def pay(n: int) -> None:
     """An effect, and the outcome in its transaction."""
     attempt = current()
     with psycopg.connect(os.environ[DSN], connect_timeout=5) as own:
+        own.execute(LOCK, [attempt.request_id])
         own.execute(EFFECT, (attempt.request_id, attempt.lock_token))
         attempt.complete(own, {"n": n})
 

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 from itertools import count
 from multiprocessing.process import BaseProcess
@@ -27,7 +27,18 @@ import psycopg
 from rowlease import Client, EnqueueUnknown, Handle, untyped_request
 from rowlease.errors import StoreError
 from tests.stress import fault_tasks
-from tests.stress.history import Asked, Change, Fault, History, Ordered, Report, Told, check, lost
+from tests.stress.history import (
+    STEP,
+    Asked,
+    Change,
+    Fault,
+    History,
+    Ordered,
+    Report,
+    Told,
+    check,
+    lost,
+)
 from tests.stress.meddler import CutOff
 from tests.stress.replicas import Seed, Server, until
 from tests.stress.witness import kept, witness
@@ -43,8 +54,23 @@ MOST_STOPPED = 2
 #: Whether more requests wait than workers soon run; the producer pauses then.
 CROWDED = "select count(*) > 60 from rowlease.queue"
 PATIENCE = 120.0
+#: How long a session waits until it looks for a deadlock, which it does once.
+DEADLOCK_SECONDS = 0.3
 #: A claim that is not on disk is lost in a crash of the server: the log is written rarely.
-SETTINGS = {"synchronous_commit": "on", "wal_writer_delay": "10s"}
+SETTINGS = {
+    "synchronous_commit": "on",
+    "wal_writer_delay": "10s",
+    "max_connections": "80",
+    "deadlock_timeout": f"{DEADLOCK_SECONDS}s",
+}
+#: How long all connections of the server are taken, in seconds.
+EXHAUSTED = 0.3
+CLOCK = """create or replace function rowlease.now() returns timestamptz language sql volatile
+    return clock_timestamp() + interval '{} s'"""
+LEASED = "select from rowlease.queue where status = 'Processing'"
+#: What is locked by a session that waits for another one.
+HELD = """select objid::int from pg_locks where locktype = 'advisory' and objsubid = 2 and granted
+    and {} = any(pg_blocking_pids(pid))"""
 MAX_CRASHES = 5
 QUEUE = f"""{{"max_attempts": 10, "max_crashes": {MAX_CRASHES},
     "retry_base_ms": 50, "retry_cap_ms": 500}}"""
@@ -66,6 +92,7 @@ class Run:
         self.history = History(max_crashes=MAX_CRASHES, pays=lambda row: row.number in self.paid)
         self.paid: set[int] = set()
         self.calls_at_crash = 0
+        self.clock = 0.0
         self.workers: list[BaseProcess] = []
         self.stopped: dict[int, threading.Timer] = {}
         self.stop = threading.Event()
@@ -184,6 +211,45 @@ class Run:
         self.wire.cut_next(arrives=arrives)
         until("a round trip is cut", lambda: self.wire.met)
 
+    def exhaust(self) -> None:
+        """Take every free connection of the server, and end one of the others."""
+        with ExitStack() as held:
+            while True:
+                try:
+                    one = psycopg.connect(self.server.dsn, autocommit=True)
+                except psycopg.OperationalError:
+                    break
+                held.enter_context(closing(one))
+            ends = time.monotonic() + EXHAUSTED
+            sessions = one.execute(SESSIONS).fetchall()
+            if not sessions:
+                raise NothingDone
+            one.execute("select pg_terminate_backend(%s)", self.draw.choice(sessions))
+            while time.monotonic() < ends:
+                with suppress(psycopg.OperationalError):
+                    held.enter_context(closing(psycopg.connect(self.server.dsn)))
+
+    def deadlock(self) -> None:
+        """Lock leased requests, and then what a task has locked that waits for one of them."""
+        with psycopg.connect(self.server.dsn) as own:
+            # The worker's session is the one that the server ends.
+            own.execute("set deadlock_timeout = '10s'; set lock_timeout = '2s'")
+            own.execute(f"{LEASED} for update skip locked")
+            ends = time.monotonic() + DEADLOCK_SECONDS / 2
+            while not (found := self.server.ask(HELD.format(own.info.backend_pid))):
+                if time.monotonic() > ends:
+                    raise NothingDone
+            try:
+                own.execute(fault_tasks.LOCK, found[0])
+            except psycopg.errors.LockNotAvailable:
+                raise NothingDone from None
+            own.rollback()
+
+    def step_clock(self) -> None:
+        """Step the database's clock, forward or back."""
+        self.clock = 0.0 if self.clock else STEP
+        self.server.ask(CLOCK.format(self.clock))
+
     def crash(self) -> None:
         """Crash when there was some load since the last time."""
         enough = self.calls_at_crash + CALLS_BETWEEN_CRASHES
@@ -206,6 +272,9 @@ FAULTS: dict[str, tuple[Callable[[Run], None], int]] = {
     "cut before the server gets it": (lambda run: run.cut(arrives=False), 1000),
     "cut before the client gets the answer": (lambda run: run.cut(arrives=True), 1000),
     "database crash": (Run.crash, 100),
+    "connections exhausted": (Run.exhaust, 200),
+    "deadlock with a worker": (Run.deadlock, 200),
+    "database clock stepped": (Run.step_clock, 200),
 }
 COMBINED = "all of them, at random"
 LONG = {**{fault: times for fault, (_, times) in FAULTS.items()}, COMBINED: 1000}

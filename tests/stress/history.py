@@ -19,6 +19,8 @@ LIVE = (*WAITING, "Processing")
 OVER = ("Complete", "Cancelled", "Deleted")
 #: Faults after which claims that were answered may be undone; see docs/recovery.md.
 UNDOING = ("database crash", "failover")
+#: How many seconds the clock of a drill is ahead of the first one, at most.
+STEP = 3.0
 #: The tenth abandon in a row counts as an attempt.
 MAX_ABANDONS = 9
 
@@ -248,6 +250,8 @@ class _Checker:
         self.faults = Counter(fault.what for fault in _of(Fault, history.events))
         #: How many servers have been promoted.
         self.server = self.faults["failover"]
+        #: How far the clock may have been ahead or behind when a routine read it.
+        self.ahead = STEP if self.faults["database clock stepped"] else 0.0
         self.ordered = {(one.request, one.verb) for one in _of(Ordered, history.events)}
         self.gives_up = {
             (one.request, one.token) for one in _of(Report, history.events) if one.verb == "give up"
@@ -320,9 +324,9 @@ class _Checker:
         self.granted[id, new.token] = new.by
         if new.by is None:
             self.broken("lease of nobody", id)
-        if new.expires is None or new.expires <= new.at:
+        if new.expires is None or new.expires <= new.at - self.ahead:
             self.broken("lease over at its claim", id, new.token)
-        if new.due > new.at:
+        if new.due > new.at + self.ahead:
             self.broken("claimed before it was due", id, new.due - new.at)
         if new.attempts > new.max_attempts:
             self.broken("too many attempts", id, new.attempts, new.max_attempts)
@@ -334,7 +338,11 @@ class _Checker:
                 self.broken("token not larger", id, new.token, old.token)
             if old.status == "Failed":
                 self.broken("claimed dead", id)
-            if old.status == "Processing" and old.expires is not None and old.expires > new.at:
+            if (
+                old.status == "Processing"
+                and old.expires is not None
+                and (old.expires > new.at + self.ahead)
+            ):
                 self.broken("two owners", id, new.by, old.by)
         for other in sorted(self.groups[new.group]) if new.group is not None else ():
             if other != id and self.rows[other].status == "Processing":
@@ -348,7 +356,9 @@ class _Checker:
             return
         if new.by != old.by:
             self.broken("lease changed hands", new.request, old.by, new.by)
-        if old.expires is not None and (new.expires is None or new.expires < old.expires):
+        if old.expires is not None and (
+            new.expires is None or new.expires + self.ahead < old.expires
+        ):
             self.broken("lease shortened", new.request, new.token)
         self.same_attempts(old, new)
 
@@ -376,7 +386,7 @@ class _Checker:
         if new.token != old.token:
             if (id, "break") not in self.ordered:
                 self.broken("broken unasked", id)
-        elif is_broken and old.expires is not None and new.at < old.expires:
+        elif is_broken and old.expires is not None and new.at + self.ahead < old.expires:
             self.broken("broken early", id, new.token, old.expires - new.at)
         if new.attempts not in (old.attempts, old.attempts - 1):
             self.broken("attempts changed", id, old.attempts, new.attempts)

@@ -10,6 +10,7 @@ from rowlease.model import NewRequest
 from rowlease.store import Store
 from tests.stress.history import (
     RULES,
+    STEP,
     Asked,
     BatchEnd,
     Broken,
@@ -232,6 +233,28 @@ BAD: list[tuple[str, list[Event], dict[str, Any]]] = [
 def test_a_bad_history_is_found(rule: str, events: list[Event], more: dict[str, Any]) -> None:
     found = check(History(events, **more))
     assert {broken.rule for broken in found} == {rule}
+
+
+STEPPED = Fault("database clock stepped")
+
+
+@pytest.mark.parametrize(
+    ("rule", "events"),
+    [
+        ("claimed before it was due", lambda by: [waits(due=1 + by), runs(due=1 + by)]),
+        ("lease over at its claim", lambda by: [waits(), runs(at=5, expires=5 - by)]),
+        ("lease shortened", lambda by: [waits(), runs(), runs(expires=31 - by)]),
+        ("broken early", lambda by: [waits(), runs(), broke(at=31 - by)]),
+        ("two owners", lambda by: [waits(), runs(), runs(token=8, at=31 - by, attempts=2)]),
+    ],
+)
+def test_a_step_of_the_clock_excuses_its_size_and_no_more(rule: str, events: Any) -> None:
+    def found(by: float, *more: Event) -> set[str]:
+        return {one.rule for one in check(History([ASKED, *events(by), *more], is_drained=False))}
+
+    assert rule in found(STEP - 0.1)
+    assert rule not in found(STEP - 0.1, STEPPED)
+    assert rule in found(STEP + 0.1, STEPPED)
 
 
 def test_each_rule_has_a_bad_history() -> None:
