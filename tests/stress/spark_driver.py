@@ -117,8 +117,8 @@ def run(spark: Any, load: dict[str, Any]) -> None:
     given = {**ours, "payload": "payload"}
     if load["keyed"]:
         given["dedup_key"] = "dedup_key"
-    if load["way"] == "jdbc":
-        enqueue(frame(spark, load), load_id=load["load_id"], **given)
+    if load["way"] in ("copy", "jdbc"):
+        enqueue(frame(spark, load), load_id=load["load_id"], by=load["way"], **given)
     elif load["way"] == "format":
         rows = frame(spark, load)
         rows.write.format("rowlease").options(**ours, load_id=load["load_id"]).mode("append").save()

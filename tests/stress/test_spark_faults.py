@@ -54,7 +54,7 @@ LATE = """
 """
 #: For each of TIMES: loads that are cut off, loads of several drivers, crashes of the server. The
 #: short form has fewer.
-CUTS, CONTESTS, CRASHES = (8, 5, 4) if TIMES > 1 else (3, 2, 2)
+CUTS, CONTESTS, CRASHES = (8, 5, 4) if TIMES > 1 else (4, 2, 2)
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
@@ -290,8 +290,13 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def ways(turn: int) -> tuple[str, str]:
-    return ("sink", "writer") if turn % 5 == 4 else ("jdbc", "format")
+#: The ways in: `enqueue` by COPY and over JDBC, and the format; the last two are of streams.
+WAYS = ("copy", "jdbc", "format", "sink", "writer")
+PAIRS = (("jdbc", "copy"), ("format", "copy"), ("jdbc", "format"), ("copy", "format"), WAYS[3:])
+
+
+def ways(turn: int) -> tuple[str, ...]:
+    return PAIRS[turn % len(PAIRS)]
 
 
 def runs(fault: str, folder: Path) -> Iterator[Run]:
@@ -528,9 +533,9 @@ def test_a_driver_or_a_task_is_cut_off_at_any_packet(
     driver: Driver, dsn: str, sql: Sql, tmp_path: Path
 ) -> None:
     tally = Tally("cut off")
-    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in ("jdbc", "format")}
+    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in WAYS[:3]}
     for turn in range(TIMES * CUTS):
-        run = Run("cut off", turn, ("jdbc", "format")[turn // 2 % 2], tmp_path)
+        run = Run("cut off", turn, WAYS[turn % 3], tmp_path)
         with cut_off(dsn, run.draw, most[run.load["way"]]) as wire, run.watched(dsn):
             failed = run.ask(driver, wire.dsn)["error"] is not None
             before = sql("select from rowlease.load where status = 'Promoted' and load_id = %s",
@@ -547,9 +552,9 @@ def test_a_driver_or_a_task_is_cut_off_at_any_packet(
 def test_drivers_write_one_load_at_once(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     """Two or three; some are cut off, and of some a part is committed after another's promotion."""
     tally = Tally("drivers at once")
-    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in ("jdbc", "format")}
+    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in WAYS[:3]}
     for turn in range(TIMES * CONTESTS):
-        run = Run("drivers at once", turn, ("jdbc", "format")[turn // 2 % 2], tmp_path)
+        run = Run("drivers at once", turn, WAYS[turn % 3], tmp_path)
         draw, promoted = run.draw, threading.Event()
         names = ("first", "second", "third")[: draw.choice([2, 2, 3])]
         with ExitStack() as stack:
@@ -605,7 +610,7 @@ def test_the_server_crashes_in_the_promotion(
 ) -> None:
     tally, dsn = Tally("server crashes"), server.dsn
     for turn in range(TIMES * CRASHES):
-        run = Run("server crashes", turn, ("jdbc", "format")[turn // 2 % 2], tmp_path)
+        run = Run("server crashes", turn, WAYS[turn % 3], tmp_path)
         crashes: list[Thread] = []
 
         def crash(_: int, crashes: list[Thread] = crashes, draw: random.Random = run.draw) -> bool:
