@@ -26,7 +26,7 @@ from rowlease.events import (
     WorkerStopped,
 )
 from rowlease.store import Store, open_store
-from rowlease.worker import call_monitor as calls
+from rowlease.worker import calls
 from tests.acceptance.workers import Emitted, Sql, open_gate, put, working
 from tests.freezing import Freezer
 from tests.waiting import until

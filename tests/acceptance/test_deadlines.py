@@ -21,7 +21,7 @@ from rowlease.store import Store, engine_of, open_store
 from rowlease.store.bulk import LANE
 from rowlease.store.pool import MAX_OPEN
 from rowlease.store.postgresql.store import PostgresStore
-from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.calls import CallMonitor
 from tests.freezing import Freezer
 from tests.waiting import until
 

@@ -32,7 +32,7 @@ HOUR = timedelta(hours=1)
 @contextmanager
 def worker(dsn: str) -> Iterator[subprocess.Popen[str]]:
     """A worker that looks for schedules often."""
-    often = "schedules.CHECK_INTERVAL = 0.1"
+    often = "from rowlease.worker import housekeeping as h; h.SCHEDULE_CHECK_SECONDS = 0.1"
     with worker_process(
         dsn, schedule_tasks.__name__, before=often, queues=["bounded"], concurrency=1
     ) as process:

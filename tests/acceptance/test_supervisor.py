@@ -25,7 +25,7 @@ import pytest
 
 import rowlease
 from rowlease.client.client import Client
-from rowlease.worker.cores import usable_cores
+from rowlease.cores import usable_cores
 from tests.waiting import PAUSE, until
 
 PATIENCE = 60.0  # seconds; only a failing test waits that long

@@ -120,7 +120,7 @@ def worker_process(
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "import logging, datetime\n"
         "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(message)s')\n"
-        "from rowlease.worker import Worker, schedules\n"
+        "from rowlease.worker import Worker\n"
         f"{before}\n"
         f"print(Worker({dsn!r}, {tasks!r}, **{settings!r}).run(), flush=True)\n"
     )

@@ -13,7 +13,7 @@ from rowlease.events import Events, ScheduleFired, ScheduleNotFired
 from rowlease.model import DueSchedule, Outcome
 from rowlease.tasks.cron import Cron
 from rowlease.tasks.task import Registry, Task, task
-from rowlease.worker.schedules import SCHEDULE_CHECK_SECONDS, Schedules
+from rowlease.worker.housekeeping import SCHEDULE_CHECK_SECONDS, Schedules
 from tests.contract.sessions import INFINITY, Clock, Session
 
 HOURLY = "0 * * * *"

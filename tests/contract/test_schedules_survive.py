@@ -16,7 +16,7 @@ from rowlease.events import Events
 from rowlease.model import DueSchedule, Fired
 from rowlease.tasks.cron import Cron
 from rowlease.tasks.task import Registry, Task
-from rowlease.worker.schedules import Schedules
+from rowlease.worker.housekeeping import Schedules
 from tests.contract.sessions import Clock, Session
 
 EXAMPLES = {"postgresql": int(os.environ.get("ROWLEASE_SCHEDULE_EXAMPLES", "60")), "sqlserver": 4}

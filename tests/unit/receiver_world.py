@@ -12,7 +12,7 @@ from rowlease.errors import InvalidRequest
 from rowlease.events import Event, Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, NewRequest, Outcome
 from rowlease.tasks.task import Registry, Task
-from rowlease.worker import call_retry_policy
+from rowlease.worker import calls
 from rowlease.worker.attempt import Returned
 from rowlease.worker.claims import exchanger, receiver, receiver_state, suspects
 from rowlease.worker.claims.exchanger import Exchanger
@@ -220,7 +220,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     world = World(**getattr(request, "param", {}))
-    modules = (receiver, receiver_state, exchanger, call_retry_policy, suspects)
+    modules = (receiver, receiver_state, exchanger, calls, suspects)
     for module in modules:
         monkeypatch.setattr(module, "now", lambda: world.time)
     return world

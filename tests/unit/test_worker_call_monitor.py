@@ -6,8 +6,8 @@ import pytest
 
 from rowlease.errors import AccessDenied, StoreTimeout, StoreUnavailable
 from rowlease.events import CallAnswered, CallStuck, Event, Events
-from rowlease.worker import call_monitor as module
-from rowlease.worker.call_monitor import STUCK_CALL_CHECK_SECONDS, CallMonitor
+from rowlease.worker import calls as module
+from rowlease.worker.calls import STUCK_CALL_CHECK_SECONDS, CallMonitor
 from rowlease.worker.timings import CALL_SILENT
 
 PATIENCE = 30.0  # seconds; only a failing test waits that long

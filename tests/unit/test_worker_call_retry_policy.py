@@ -12,8 +12,8 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.worker import call_retry_policy as module
-from rowlease.worker.call_retry_policy import CallRetryPolicy, ascii_only, is_caused_by_data
+from rowlease.worker import calls as module
+from rowlease.worker.calls import CallRetryPolicy, ascii_only, is_caused_by_data
 from rowlease.worker.timings import REFUSAL_TOLERATED
 
 REFUSED = AccessDenied("no")

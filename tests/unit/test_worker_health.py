@@ -29,11 +29,10 @@ from rowlease.events import (
     WorkerStopping,
 )
 from rowlease.http_server import MAX_REQUEST, HttpAnswer, HttpServer, read_address
-from rowlease.worker.call_monitor import Call
+from rowlease.worker.calls import Call
 from rowlease.worker.host import health as module
 from rowlease.worker.host.health import Health, HealthReport, HealthReporter, interval_of
-from rowlease.worker.host.probes import HealthFile, answer, probe_answers
-from rowlease.worker.host.systemd import Systemd
+from rowlease.worker.host.probes import HealthFile, Systemd, answer, probe_answers
 from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, STALLED
 
 READY = HealthReport(True, True, (), slots=4, busy=1, finished=1234, started=True)

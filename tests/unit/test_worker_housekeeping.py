@@ -22,7 +22,7 @@ from rowlease.events import Event, Events, HousekeepingRefused
 from rowlease.model import Maintained
 from rowlease.tasks.task import Task
 from rowlease.worker import Worker
-from rowlease.worker import call_retry_policy as patience
+from rowlease.worker import calls as patience
 from rowlease.worker import housekeeping as module
 from rowlease.worker.housekeeping import SHORTEST_PAUSE, Housekeeping
 from rowlease.worker.timings import HEARTBEAT_ANSWER, REFUSAL_TOLERATED

@@ -20,7 +20,7 @@ from rowlease.events import (
     Renewed,
 )
 from rowlease.model import LeasedRequest, Outcome, Renewal
-from rowlease.worker import call_retry_policy as patience
+from rowlease.worker import calls as patience
 from rowlease.worker.claims import leases as leases_module
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.timings import REFUSAL_TOLERATED

@@ -15,12 +15,12 @@ from rowlease.events import Events
 from rowlease.model import Claim, Exchanged, LeasedRequest, Outcome
 from rowlease.tasks.task import Registry, Task
 from rowlease.worker.attempt import Returned
-from rowlease.worker.claims import outcome_sender as sender_module
+from rowlease.worker.claims import receiver as sender_module
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease
-from rowlease.worker.claims.outcome_sender import PAUSE_AFTER_ERROR, OutcomeSender
 from rowlease.worker.claims.outcomes import FEW, Ended, Outcomes
 from rowlease.worker.claims.queues import QueueOrder
+from rowlease.worker.claims.receiver import PAUSE_AFTER_ERROR, OutcomeSender
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 MANY = FEW + 1

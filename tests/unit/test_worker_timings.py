@@ -10,7 +10,7 @@ import pytest
 
 from rowlease.model import HEARTBEAT, WORKER_GONE, WORKER_SILENT
 from rowlease.store import deadlines
-from rowlease.worker import housekeeping, schedules, timings
+from rowlease.worker import housekeeping, timings
 from rowlease.worker.host.health import interval_of
 
 LONGEST_BEAT_PAUSE = HEARTBEAT * (1 + timings.HEARTBEAT_SPREAD)
@@ -97,5 +97,5 @@ def test_an_idle_worker_begins_few_transactions_a_day() -> None:
     """Each call of housekeeping begins one: see test_maintain.py. A claim that finds nothing
     writes nothing."""
     day = timedelta(days=1).total_seconds()
-    pauses = (housekeeping.MAINTAIN_IDLE, HEARTBEAT, schedules.SCHEDULE_CHECK_SECONDS)
+    pauses = (housekeeping.MAINTAIN_IDLE, HEARTBEAT, housekeeping.SCHEDULE_CHECK_SECONDS)
     assert sum(day / pause for pause in pauses) <= 50_000

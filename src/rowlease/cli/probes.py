@@ -58,8 +58,7 @@ def scrapes_of(
 def outlets_of(health_file: Path | None) -> tuple[list[Outlet], float]:
     """The outlets for health reports, and the seconds between two reports."""
     from rowlease.worker.host.health import interval_of
-    from rowlease.worker.host.probes import HealthFile
-    from rowlease.worker.host.systemd import Systemd
+    from rowlease.worker.host.probes import HealthFile, Systemd
 
     systemd = Systemd.of_environment()
     outlets: list[Outlet] = [HealthFile(health_file)] if health_file else []

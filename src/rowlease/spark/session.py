@@ -14,6 +14,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from rowlease.cores import usable_cores
 from rowlease.embedded.keeper import FileLock
 from rowlease.errors import ConfigError
 from rowlease.spark.java import java_home
@@ -24,7 +25,6 @@ from rowlease.spark.jdbc_drivers import (
     drivers_for,
 )
 from rowlease.store import JdbcDriver
-from rowlease.worker.cores import usable_cores
 
 #: Finds a failed download in Spark's stderr.
 NOT_RESOLVED = re.compile(r"unresolved dependenc|download failed|problems? when resolving", re.I)

@@ -22,7 +22,7 @@ from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
 from rowlease.worker.claims.before_start import has_expired, with_results
 from rowlease.worker.claims.queues import queues_of
-from rowlease.worker.schedules import Schedules
+from rowlease.worker.housekeeping import Schedules
 
 WORKER = "rowlease.testing"
 #: The duration of a lease, which is longer than any test.

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rowlease.worker.cores import usable_cores
+    from rowlease.cores import usable_cores
     from rowlease.worker.summary import Summary
     from rowlease.worker.worker import Worker
 
@@ -22,7 +22,7 @@ __all__ = ["Summary", "Worker", "usable_cores"]
 _MODULES = {
     "Summary": "rowlease.worker.summary",
     "Worker": "rowlease.worker.worker",
-    "usable_cores": "rowlease.worker.cores",
+    "usable_cores": "rowlease.cores",
 }
 
 

@@ -10,12 +10,11 @@ from threading import Thread
 
 from rowlease.clock import now
 from rowlease.errors import RowleaseError
-from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.calls import CallMonitor
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.outcome_sender import OutcomeSender
-from rowlease.worker.claims.receiver import Receiver
+from rowlease.worker.claims.receiver import OutcomeSender, Receiver
 from rowlease.worker.housekeeping import Housekeeping
 from rowlease.worker.slots.dispatcher import Dispatcher
 

@@ -5,7 +5,7 @@ Each component that waits has its own thread::
     thread        component       what it does
     the caller's  dispatcher      gives requests to slots; ends tasks that run too long
     receiver      receiver        decides when to claim; the exchanger makes the calls
-    sender        outcome_sender  delivers outcomes while a claim of the receiver is unanswered
+    sender        outcome sender  delivers outcomes while a claim of the receiver is unanswered
     leases        leases          renews leases and writes the progress of tasks
     heartbeats    housekeeping    sends heartbeats and fires schedules
     housekeeping  housekeeping    calls `maintain`
@@ -27,27 +27,25 @@ from functools import partial
 from typing import Self, Unpack
 
 from rowlease.clock import now
+from rowlease.cores import usable_cores
 from rowlease.errors import ConfigError, RowleaseError
 from rowlease.event_log import logged_events
 from rowlease.events import Events, IdsAdvanced, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.forks import watch_forks
 from rowlease.garbage import rare_collections
+from rowlease.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
-from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.calls import CallMonitor
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.outcome_sender import OutcomeSender
 from rowlease.worker.claims.queues import QueueOrder, check_queues, queues_of
-from rowlease.worker.claims.receiver import FLUSH, Receiver
+from rowlease.worker.claims.receiver import FLUSH, OutcomeSender, Receiver
 from rowlease.worker.claims.suspects import Suspects
 from rowlease.worker.components import Components, Threads
-from rowlease.worker.cores import usable_cores
 from rowlease.worker.host.health import Health
-from rowlease.worker.host.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
-from rowlease.worker.housekeeping import Housekeeping
-from rowlease.worker.schedules import Schedules
+from rowlease.worker.housekeeping import Housekeeping, Schedules
 from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
 from rowlease.worker.slots.dispatcher import Dispatcher

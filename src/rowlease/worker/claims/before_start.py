@@ -12,7 +12,7 @@ from rowlease.model import MAX_PAYLOAD_BYTES, Failure, LeasedRequest
 from rowlease.store import Store
 from rowlease.tasks.chains import AfterBatch, batch_before, has_successor
 from rowlease.tasks.headers import EXPIRES_HEADER, decode_headers
-from rowlease.worker.call_retry_policy import ascii_only
+from rowlease.worker.calls import ascii_only
 
 #: The maximum number of requests in one read. Each has its payload.
 RESULTS_PER_READ = 500

@@ -19,7 +19,7 @@ from rowlease.store import Store
 from rowlease.tasks.chains import has_batch_before, has_successor, successor_of
 from rowlease.tasks.task import Registry
 from rowlease.worker.attempt import SnoozeAsked
-from rowlease.worker.call_retry_policy import ascii_only, is_caused_by_data
+from rowlease.worker.calls import ascii_only, is_caused_by_data
 from rowlease.worker.claims.before_start import has_expired, request_or_failure
 from rowlease.worker.claims.leases import Lease, Leases, call_timeout
 from rowlease.worker.claims.outcomes import FEW, DeliveredOutcomes, Ended, Outcomes

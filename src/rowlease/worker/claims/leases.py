@@ -23,7 +23,7 @@ from rowlease.events import (
 )
 from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Store, deadlines
-from rowlease.worker.call_retry_policy import CallRetryPolicy, ascii_only, is_caused_by_data
+from rowlease.worker.calls import CallRetryPolicy, ascii_only, is_caused_by_data
 from rowlease.worker.timings import (
     CHECKS_PER_LEASE,
     LEASE_MARGIN,

@@ -24,10 +24,11 @@ from rowlease.clock import now
 from rowlease.errors import RowleaseError
 from rowlease.events import Events, WorkerIdle
 from rowlease.model import Claim
-from rowlease.worker.call_retry_policy import Outage
+from rowlease.worker.calls import Outage
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.listener import Listener
+from rowlease.worker.claims.outcomes import FEW
 from rowlease.worker.claims.receiver_state import (
     CLAIMING,
     IDLE,
@@ -316,3 +317,49 @@ class Receiver:
                 claim = claim._replace(wait=timedelta(0))
         sleeps = self._next_claim.later(claim)
         self._on(Trigger.NOTHING if sleeps and not claim.requests else Trigger.LAST)
+
+
+#: Seconds after an error during which only the receiver makes calls. The receiver handles errors,
+#: and it may have the only connection.
+PAUSE_AFTER_ERROR = 1.0
+
+
+class OutcomeSender:
+    """Delivers outcomes when many wait and the receiver waits for an answer."""
+
+    def __init__(self, exchanger: Exchanger, receiver: Receiver) -> None:
+        self._exchanger = exchanger
+        self._receiver = receiver
+        self._wake = threading.Event()
+        self._paused_until = 0.0
+        self._closed = False
+        receiver.begins_call = self.notice
+
+    def notice(self) -> None:
+        """Wake the sender if it has outcomes to deliver. Safe from any thread."""
+        if self._is_due():
+            self._wake.set()
+
+    def close(self) -> None:
+        """Ask `run` to end. The receiver delivers the remaining outcomes."""
+        self._closed = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Deliver until closed."""
+        while not self._closed:
+            self._wake.wait()
+            self._serve()
+
+    def _serve(self) -> None:
+        self._wake.clear()
+        while self._is_due():
+            try:
+                self._exchanger.exchange(0, 0)
+            except RowleaseError:
+                self._paused_until = now() + PAUSE_AFTER_ERROR
+            self._receiver.sent()
+
+    def _is_due(self) -> bool:
+        many = self._exchanger.num_waiting > FEW and now() >= self._paused_until
+        return many and self._receiver.is_calling and not self._closed

@@ -22,7 +22,7 @@
 A receiver that fails is CLOSED at once. A receiver that is closed before it drains is CLOSING at
 once. In AWAKE, RECHECKING and ASLEEP, the worker is announced as idle, so that producers send
 notifications. In these states outcomes do not wait for a claim. An outage of the database is not a
-state: it delays the next call in every state (`rowlease.worker.call_retry_policy`).
+state: it delays the next call in every state (`rowlease.worker.calls`).
 """
 
 from __future__ import annotations

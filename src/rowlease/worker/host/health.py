@@ -24,7 +24,7 @@ from rowlease.events import (
     WorkerStopped,
     WorkerStopping,
 )
-from rowlease.worker.call_monitor import CallMonitor
+from rowlease.worker.calls import CallMonitor
 from rowlease.worker.timings import CALL_SILENT, CALL_STUCK, REPORT, STALLED
 
 

@@ -6,13 +6,13 @@ import math
 import sys
 from typing import Any, NamedTuple
 
+from rowlease.cores import usable_cores
 from rowlease.errors import ConfigError
 from rowlease.events import Events
 from rowlease.lifespans import Shared
 from rowlease.tasks.loading import set_up
 from rowlease.tasks.settings import check_executor
 from rowlease.tasks.task import Registry
-from rowlease.worker.cores import usable_cores
 from rowlease.worker.settings import OF_CHILDREN, WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool
 from rowlease.worker.slots.child_process import Limits

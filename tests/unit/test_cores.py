@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlease.worker.cores import usable_cores
+from rowlease.cores import usable_cores
 
 
 @pytest.fixture
