@@ -52,8 +52,8 @@ def exporter(dsn: str | None, listen: str, cache: timedelta, once: bool) -> None
     from rowlease.http_server import HttpAnswer, HttpServer, read_address
     from rowlease.metrics.examination import Examination
     from rowlease.metrics.exporter import DatabaseMetrics
-    from rowlease.signals import stopped_by_signals
     from rowlease.store import open_store
+    from rowlease.worker.host.signals import stopped_by_signals
 
     set_up_logging("text", "info")
     log = logging.getLogger("rowlease")

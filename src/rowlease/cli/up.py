@@ -19,8 +19,8 @@ def up() -> None:
     from rowlease.client.database import database
     from rowlease.config import DSN_VARIABLE, configured_dsn
     from rowlease.errors import ConfigError
-    from rowlease.signals import stopped_by_signals
     from rowlease.store import redact
+    from rowlease.worker.host.signals import stopped_by_signals
 
     if (configured := configured_dsn()) is not None:
         raise ConfigError(

@@ -272,8 +272,8 @@ def run_supervised(
     """
     from rowlease.event_log import logged_events
     from rowlease.metrics.worker_metrics import count_events
-    from rowlease.signals import stacks_on_sigquit
     from rowlease.worker.host.health import HealthReporter
+    from rowlease.worker.host.signals import stacks_on_sigquit
     from rowlease.worker.host.supervised import WorkerEnd
 
     # Handle SIGQUIT before anything else: without a handler, the signal would end the process.

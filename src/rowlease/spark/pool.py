@@ -20,7 +20,6 @@ from typing import Any
 from rowlease.config import configured_dsn
 from rowlease.errors import ConfigError, RowleaseError, StoreError
 from rowlease.model import HEARTBEAT
-from rowlease.signals import stopped_by_signals
 from rowlease.spark.executor_worker import APPLICATION, Plan, check, places, run
 from rowlease.spark.executors import executors_of
 from rowlease.spark.jdbc import is_connect
@@ -31,6 +30,7 @@ from rowlease.store.revisions import own_version
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker import Summary
 from rowlease.worker.claims.queues import QueueOrder, queues_of
+from rowlease.worker.host.signals import stopped_by_signals
 from rowlease.worker.settings import WorkerSettings
 from rowlease.worker.timings import POOL_SHUTDOWN
 

@@ -33,7 +33,6 @@ from rowlease.event_log import logged_events
 from rowlease.events import Events, IdsAdvanced, WorkerStarted, WorkerStopped, WorkerStopping
 from rowlease.forks import watch_forks
 from rowlease.garbage import rare_collections
-from rowlease.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.store import Store, open_store
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.worker.calls import CallMonitor
@@ -45,6 +44,7 @@ from rowlease.worker.claims.receiver import FLUSH, OutcomeSender, Receiver
 from rowlease.worker.claims.suspects import Suspects
 from rowlease.worker.components import Components, Threads
 from rowlease.worker.host.health import Health
+from rowlease.worker.host.signals import show_stacks, stacks_on_sigquit, stopped_by_signals
 from rowlease.worker.housekeeping import Housekeeping, Schedules
 from rowlease.worker.settings import WorkerKeywords, WorkerSettings
 from rowlease.worker.slots.child_pool import ChildPool

@@ -19,8 +19,8 @@ from rowlease.clock import now
 from rowlease.events import Events, SupervisorStopping, WorkerDied, WorkerSpawned
 from rowlease.metrics.tally import Tally
 from rowlease.metrics.worker_metrics import count_events
-from rowlease.signals import STACK_PAUSE, stacks_on_sigquit, write_line
 from rowlease.worker.host.health import HealthReport, Outlet
+from rowlease.worker.host.signals import STACK_PAUSE, stacks_on_sigquit, write_line
 from rowlease.worker.host.supervised import SupervisedWorker, exit_text
 from rowlease.worker.summary import Summary
 from rowlease.worker.timings import REPORT, STALLED, SUPERVISOR_SHUTDOWN
