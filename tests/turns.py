@@ -15,7 +15,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 #: The folders of tests/, those whose files take longest first; other folders follow.
-LONGEST_FIRST = ("spark", "stress", "tsql", "acceptance", "migrations", "contract")
+LONGEST_FIRST = ("spark", "stress", "tsql", "acceptance", "fuzz", "migrations", "contract")
 #: Files of tests/spark that do not use its common session.
 SESSIONS_OF_THEIR_OWN = ("test_pool.py",)
 #: Files of tests/spark that run in a process of their own, so that one process does not run all.

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg.rows import dict_row
 
+from rowlease.errors import StoreConflict, StoreError
 from rowlease.model import Begun, Claim, Depth, LeasedRequest, NewRequest, Outcome
 from rowlease.store import Store, migrate
 from rowlease.store.bulk import LANE
@@ -74,6 +75,8 @@ class Session(Store):
     #: Can a statement pass over rows that others have locked? Every engine that rowlease supports
     #: can; one that the suite is run on for want of it may not.
     skips_locked: bool = True
+    #: What a store raises if a call was rolled back for a lock that another session has.
+    conflict: type[StoreError] = StoreConflict
     #: Does an error end the caller's transaction at once, so that a next statement begins another?
     ends_transactions: bool = False
     #: Do claims that bring no scan floor begin one? PostgreSQL alone has floors.

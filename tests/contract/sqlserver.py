@@ -23,7 +23,7 @@ from unittest.mock import patch
 import pytest
 import sqlalchemy as sa
 
-from rowlease.errors import StoreError
+from rowlease.errors import StoreConflict, StoreError
 from rowlease.store import migrate
 from rowlease.store.revisions import Migrated
 from rowlease.store.routines import all_files, load_routines
@@ -271,6 +271,8 @@ class MssqlSession(SqlServerStore, Session):
         self._id = self.raw.execute("select @@spid").fetchval()
         self._is_babelfish = is_babelfish(self._observer)
         self.skips_locked = not self._is_babelfish
+        # Every lock time-out has the number of what it does not know.
+        self.conflict = StoreError if self._is_babelfish else StoreConflict
         self._thread = ThreadPoolExecutor(1)
         self._calls: list[Future[Any]] = []
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import pytest
 
-from rowlease.errors import InvalidRequest, QueueFull, StoreConflict
+from rowlease.errors import InvalidRequest, QueueFull
 from rowlease.model import Depth, Failure, LeasedRequest, Maintained, NewRequest
 from rowlease.store import open_store
 from tests.contract.sessions import Clock, Session
@@ -151,7 +151,7 @@ def test_it_is_exact_after_many_have_worked_at_once(dsn: str, store: Session) ->
                     own.abandon(leased[3:4])
                     own.operate("requeue", queue="default", limit=1)
                     own.maintain()
-                except StoreConflict:
+                except store.conflict:
                     assert own.depth()
 
     with ThreadPoolExecutor(8) as pool:

@@ -38,7 +38,7 @@ ROUTINES = {
 }
 NAMES = sorted(ROUTINES)
 #: How long a call may take before it counts as one that never ends.
-PATIENCE = "20s"
+PATIENCE = "60s"
 FILTERS = [*Filter.__annotations__, "min_age_ms", "max_age_ms", "statuses", "x"]
 ARGUMENTS = ["priority", "delay_ms", "due_time", "kill", "queue", "x"]
 FLOORS = ("", "{}", "[]", "null", "x", '{"default":{}}', '{"default":[1]}', '{"default":null}')
