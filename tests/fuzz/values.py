@@ -168,7 +168,7 @@ def fill(dsn: str) -> None:
         store.enqueue_many("default", [NewRequest(kind="a")] * 9)
         (done, failed, *_) = store.dequeue("w", ["default"], 6).requests
         store.complete([done], ['{"a":1}'])
-        store.fail([failed], [Failure("no answer", None, True, "OSError", "Traceback")])
+        store.fail([failed], [Failure("no answer", None, True, "OSError", "File x")])
         store.put_schedule("schedule 1", "* * * * *", "a", queue="default", payload="{}")
         store.begin_load("load 1", "default", "w")
     with psycopg.connect(dsn, autocommit=True) as own:
