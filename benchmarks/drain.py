@@ -8,6 +8,7 @@ them:
 
 * the baseline: pgbench calls `dequeue` and `complete` in one statement on one connection, without
   Python, with 100 requests at a time and with 1,000, about the batch of a worker with short tasks;
+* the limit of a worker in Python: three threads that claim, run and complete, and do nothing else;
 * one worker with default settings that runs coroutines in its own process, as the peers do;
 * one worker with default settings that runs plain functions in child processes, and two of them;
 * the peers that the goals name, with the settings that their documentation recommends for
@@ -15,7 +16,8 @@ them:
 
 History is kept and commits are durable, unless the printed settings of the server disable that.
 The time of rowlease runs from the first claim to the last completion, by the database's clock; that
-of a peer from the start of the first task until all outcomes are stored.
+of a peer from the start of the first task until all outcomes are stored. The processor time is that
+of the whole machine while the program runs, its start included. It varies less than the rate.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ import psycopg
 
 from benchmarks.peers import PEERS
 from benchmarks.peers.cache import NotInstalled
-from benchmarks.peers.running import drain_rate
+from benchmarks.peers.running import Drained, drain_rate, processor_seconds
 from benchmarks.pgbench import claiming, pgbench
 from benchmarks.servers import add_dsn, as_in_use, database, described, server
 from benchmarks.tables import Goal, Table, at_least, finish, rates, ratio
@@ -53,7 +55,8 @@ TWO = "rowlease, two workers, processes"
 NAMED = {"Graphile Worker": 1.5, "PgQueuer": 2.5, "Procrastinate": 50.0}
 GRAPHILE = "Graphile Worker, batched"
 GRAPHILE_TWO = "Graphile Worker, batched, 2 processes"
-Drain = Callable[[str, int], float]
+SMALLEST = "limit: three threads, coroutine"
+Drain = Callable[[str, int], Drained]
 
 
 def fill(dsn: str, kind: str, count: int) -> None:
@@ -78,6 +81,19 @@ def drain_by(task: str, workers: int, dsn: str, count: int = 0) -> None:
     run([sys.executable, "-m", "rowlease", "worker", task, *options])
 
 
+def drain_smallest(batch: int, dsn: str, count: int) -> None:
+    run(
+        [
+            sys.executable,
+            "-c",
+            f"""if True:
+        from benchmarks import noops, smallest_client
+        smallest_client.drain({dsn!r}, noops.anoop, {batch})
+    """,
+        ]
+    )
+
+
 def run(command: list[object]) -> None:
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -90,11 +106,12 @@ def run(command: list[object]) -> None:
         raise SystemExit(done.stderr)
 
 
-def own_rate(kind: str, drain: Callable[[str, int], None], place: str, count: int) -> float:
-    """Requests a second."""
+def own_rate(kind: str, drain: Callable[[str, int], None], place: str, count: int) -> Drained:
     with database(place) as dsn:
         fill(dsn, kind, count)
+        before = processor_seconds()
         drain(dsn, count)
+        spent = processor_seconds() - before
         with psycopg.connect(dsn) as sql:
             ((done, seconds),) = sql.execute(
                 "select count(*), extract(epoch from max(completion_time) - min(locked_time))"
@@ -102,13 +119,14 @@ def own_rate(kind: str, drain: Callable[[str, int], None], place: str, count: in
             ).fetchall()
     if done != count:
         raise SystemExit(f"{done} of {count} requests are complete")
-    return count / float(seconds)
+    return Drained(count / float(seconds), spent / count * 1e6)
 
 
 def ways(peers: str) -> dict[str, Drain]:
     found: dict[str, Drain] = {
         BASELINE: partial(own_rate, "noop", partial(drain_baseline, BATCH)),
         SMALL_BASELINE: partial(own_rate, "noop", partial(drain_baseline, 100)),
+        SMALLEST: partial(own_rate, "anoop", partial(drain_smallest, BATCH)),
         COROUTINE: partial(own_rate, "anoop", partial(drain_by, "benchmarks.noops:anoop", 1)),
         PROCESSES: partial(own_rate, "noop", partial(drain_by, "benchmarks.noops:noop", 1)),
         TWO: partial(own_rate, "noop", partial(drain_by, "benchmarks.noops:noop", 2)),
@@ -150,6 +168,7 @@ def main() -> int:
     given = parser.parse_args()
     count = given.requests // BATCH * BATCH
     found: dict[str, list[float]] = {way: [] for way in ways(given.peers)}
+    spent: dict[str, list[float]] = {way: [] for way in found}
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         place = stack.enter_context(server(given.dsn))
@@ -159,7 +178,9 @@ def main() -> int:
                 if way in missing and not found[way]:
                     continue
                 try:
-                    found[way].append(drain(place, count))
+                    drained = drain(place, count)
+                    found[way].append(drained.rate)
+                    spent[way].append(drained.processor)
                     print(f"run {turn + 1}: {way} {found[way][-1]:,.1f}/s", file=sys.stderr)
                 except NotInstalled as error:
                     missing[way] = f"{way}: run {turn + 1} gave nothing: {error}."
@@ -170,17 +191,18 @@ def main() -> int:
     for way, values in found.items():
         name = f"{way} ({versions[way]})" if way in versions else way
         if not values:
-            rows.append([name, "", "not measured", "", ""])
+            rows.append([name, "", "not measured", "", "", ""])
             continue
         number = min(count, limits.get(way, count))
         share = statistics.median(values) / statistics.median(found[COROUTINE])
-        rows.append([name, f"{number:,}", *rates(values), f"{share:.3g}"])
+        processor = f"{statistics.median(spent[way]):.1f} µs"
+        rows.append([name, f"{number:,}", *rates(values), f"{share:.3g}", processor])
     best = {p.name: f"{p.name}, {way.name}" for p in PEERS for way in p.ways if way.is_best}
     found = {way: values for way, values in found.items() if way not in missing}
     table = Table(
         f"Drain of {count:,} requests whose task does nothing, medians of {given.runs}",
         printed,
-        ["", "requests", "median", "spread", "of rowlease's coroutines"],
+        ["", "requests", "median", "spread", "of rowlease's coroutines", "processor time"],
         rows,
         goals(found, best) if given.peers != "others" else [],
         list(missing.values()),

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import psycopg
 import sqlalchemy as sa
 
@@ -111,14 +112,32 @@ def installed(peer: Peer, server_dsn: str, settings: Mapping[str, Any]) -> Itera
         yield dsn
 
 
-def drain_rate(peer: Peer, way: Way, server_dsn: str, count: int) -> float:
-    """Requests a second: from the start of the first task until the database has all outcomes."""
+class Drained(NamedTuple):
+    """How a queue was drained.
+
+    Attributes:
+        rate: requests a second.
+        processor: the processor time of all programs of the machine, in microseconds a request.
+    """
+
+    rate: float
+    processor: float
+
+
+def processor_seconds() -> float:
+    """The processor time that all programs of the machine have taken."""
+    spent = psutil.cpu_times()
+    return float(spent.user + spent.system)
+
+
+def drain_rate(peer: Peer, way: Way, server_dsn: str, count: int) -> Drained:
+    """From the start of the first task until the database has all outcomes."""
     count = min(count, way.requests)
     with installed(peer, server_dsn, way.settings) as dsn, ExitStack() as stack:
         order(peer, dsn, way.settings, "enqueue", count, BATCH)
         as_in_use(dsn)
         sql = stack.enter_context(psycopg.connect(dsn, autocommit=True))
-        began = time.time()
+        began, before = time.time(), processor_seconds()
         workers = [
             stack.enter_context(running(peer, dsn, way.settings, "work"))
             for _ in range(way.processes)
@@ -133,9 +152,9 @@ def drain_rate(peer: Peer, way: Way, server_dsn: str, count: int) -> float:
             time.sleep(LOOK_EVERY)
             if time.time() - began > PATIENCE:
                 raise NotInstalled(f"after {PATIENCE:g} s not all outcomes are in the database")
-        ended = time.time()
+        ended, spent = time.time(), processor_seconds() - before
         began = min((worker.first for worker in workers if worker.first), default=began)
-    return count / (ended - began)
+    return Drained(count / (ended - began), spent / count * 1e6)
 
 
 def latencies(peer: Peer, way: Way, server_dsn: str, rate: float, seconds: float) -> list[float]:
