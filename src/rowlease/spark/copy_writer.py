@@ -12,15 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from rowlease import errors
-from rowlease.errors import (
-    AccessDenied,
-    ConfigError,
-    InvalidRequest,
-    LoadLost,
-    RowleaseError,
-    SchemaMismatch,
-)
+from rowlease.errors import ConfigError
 from rowlease.model import Begun
 from rowlease.spark.arrow_csv import texts
 from rowlease.spark.jdbc import database_errors, is_connect
@@ -34,9 +26,6 @@ logger = logging.getLogger("rowlease")
 
 #: How rows are written; None means COPY where the executors can.
 Way: TypeAlias = Literal["copy", "jdbc"] | None
-#: The errors that another attempt of the task would meet, too. The task returns them; all other
-#: errors it raises, so that Spark tries it again.
-LASTING = (AccessDenied, ConfigError, InvalidRequest, LoadLost, SchemaMismatch)
 #: Whether the executors of a session can write by COPY.
 _can_copy: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
@@ -54,12 +43,7 @@ def write_by_copy(rows: Any, load: Load, store: Store | None) -> Staged:
     ):
         write = task(parts, load.load_id, load.run)
         found = rows.mapInArrow(write, "report string").collect()
-    reports = [json.loads(row["report"]) for row in found]
-    for report in reports:
-        if "error" in report:
-            error: type[RowleaseError] = getattr(errors, report["error"])
-            raise error(f"{NOT_STAGED}: {report['text']}")
-    attempts = [TaskAttempt(**report) for report in reports]
+    attempts = [TaskAttempt(**json.loads(row["report"])) for row in found]
     return staged(load.load_id, load.run.run_number, attempts)
 
 
@@ -69,14 +53,9 @@ def task(parts: Parts, load_id: str, run: Begun) -> Callable[[Iterator[Any]], It
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        try:
-            with one_sentence():
-                report = vars(parts.stage(load_id, run, this_task(), batches))
-        except LASTING as error:
-            for _ in batches:  # Spark's writer of the rows waits until all are read
-                pass
-            report = {"error": type(error).__name__, "text": str(error)}
-        yield pa.RecordBatch.from_arrays([texts([json.dumps(report)])], ["report"])
+        with one_sentence():
+            attempt = parts.stage(load_id, run, this_task(), batches)
+        yield pa.RecordBatch.from_arrays([texts([json.dumps(vars(attempt))])], ["report"])
 
     return write
 
