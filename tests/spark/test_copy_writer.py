@@ -71,9 +71,7 @@ def test_a_part_may_take_its_time_before_it_is_committed(dsn: str, store: Store,
 
 def test_an_error_of_a_task_ends_the_job_with_its_sentence(spark: Any, dsn: str, sql: Sql) -> None:
     sql(GONE)
-    with pytest.raises(
-        StoreUnavailable, match="^the rows could not be staged, nothing was"
-    ) as gone:
+    with pytest.raises(StoreUnavailable, match="could not be staged, nothing was") as gone:
         enqueue(spark.range(1000), dsn, queue="default", kind="k", by="copy")
     assert "\n" not in str(gone.value)
     assert isinstance(gone.value.__cause__, PySparkException)
