@@ -195,7 +195,7 @@ class Task(TaskSettings, Generic[P, R]):
         if self.is_coroutine:
             # Each coroutine needs its own context. Otherwise it would share that of the first one.
             result = runner().run(result, context=copy_context())
-        return encode_result(result, f"task {self.name}")
+        return None if result is None else encode_result(result, f"task {self.name}")
 
     async def run_coroutine(self, payload: str) -> str | None:
         """The same as `run`, in the running event loop."""
@@ -203,7 +203,7 @@ class Task(TaskSettings, Generic[P, R]):
         result: Any = self.function(*args, **kwargs)
         if self.is_coroutine:
             result = await result
-        return encode_result(result, f"task {self.name}")
+        return None if result is None else encode_result(result, f"task {self.name}")
 
     def is_hopeless(self, error: BaseException) -> bool:
         """True if this error makes the request a dead letter at once."""
