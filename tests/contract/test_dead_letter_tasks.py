@@ -120,15 +120,19 @@ def test_only_a_dead_letter_is_reported(store: Session, clock: Clock) -> None:
     assert reports(store) == []
 
 
-def test_the_worker_that_starts_last_decides(store: Session) -> None:
+def test_the_worker_that_starts_last_decides_for_its_queues(store: Session) -> None:
     store.configure_queue("other")
+    store.configure_queue("desk")
     queues = ["default", "other"]
     store.set_dead_letter_tasks(queues, {"act": ("alarms", "report"), "fly": ("alarms", "report")})
-    store.set_dead_letter_tasks(queues, {"act": ("other", "report"), "fly": None})
-    for kind in ("act", "fly"):
-        store.put(kind=kind, max_attempts=1)
-        store.fail(store.claim(), [Failure("no")])
-    assert [queue for queue, _ in reports(store)] == ["other"]
+    store.set_dead_letter_tasks(["default"], {"act": ("desk", "report"), "fly": None})
+    for kind, queue in (("act", "default"), ("fly", "default"), ("fly", "other")):
+        store.put(kind=kind, max_attempts=1, queue=queue)
+        store.fail(store.dequeue("one", [queue], 1).requests, [Failure("no")])
+    assert sorted((to, payload["kind"]) for to, payload in reports(store)) == [
+        ("alarms", "fly"),
+        ("desk", "act"),
+    ]
 
 
 def test_a_queue_that_is_deleted_takes_its_tasks_along(store: Session) -> None:
