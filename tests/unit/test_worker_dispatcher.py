@@ -539,6 +539,24 @@ def test_a_cancelled_task_has_no_grace_time_if_it_is(way: str, clock: Clock) -> 
     assert slot.kills == 1
 
 
+def test_a_coroutine_that_is_cancelled_just_before_it_begins_has_no_grace_time(
+    clock: Clock,
+) -> None:
+    world = World(clock, slots=1)
+    (lease,) = world.take(1)
+    (slot,) = world.runners
+    slot.is_coroutine = True
+    since, slot.since = slot.since, None
+    lease.runner = None  # the slot has the request, and has not begun
+    world.dispatcher.cancel(lease, kills=False)
+    world.step()
+    assert slot.kills == 0
+    assert world.pause <= 0.02
+    slot.since, lease.runner = since, slot
+    world.step()
+    assert slot.kills == 1
+
+
 def test_a_kill_shortens_the_grace_time_of_a_cancel(clock: Clock) -> None:
     world = World(clock, slots=1)
     (lease,) = world.take(1)

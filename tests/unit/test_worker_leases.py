@@ -321,6 +321,48 @@ def test_a_check_that_fails_is_repeated(leases: Leases, store: Records) -> None:
     assert len(store.calls) == 2
 
 
+def test_a_check_of_a_row_that_is_locked_is_repeated(leases: Leases, store: Records) -> None:
+    """The notification of a cancel may be read before the row of the request is unlocked."""
+    leases.add([Lease(request(number), 0, None, claimed_at=now()) for number in (1, 2)])
+    store.answers[1] = Outcome.BUSY
+    leases.check([1])
+    leases.renew()
+    store.answers[1] = Outcome.CANCEL_REQUESTED
+    leases.renew()
+    leases.renew()
+    assert [ids for ids, _, _ in store.calls] == [[1], [1]]
+
+
+def test_a_locked_row_is_asked_for_again_within_a_part_of_a_second(
+    leases: Leases, store: Records
+) -> None:
+    """With the real clock: the pause between two checks is a second."""
+    cancelled = threading.Event()
+    leases.add([Lease(request(1), 0, None, claimed_at=now())])
+    store.answers[1] = Outcome.BUSY
+    store.meanwhile = lambda: store.answers.update(
+        {1: Outcome.CANCEL_REQUESTED if len(store.calls) > 1 else Outcome.BUSY}
+    )
+    leases.check([1])
+    arguments = [print, lambda *_: cancelled.set(), print]
+    thread = threading.Thread(target=leases.run, args=arguments)
+    thread.start()
+    assert cancelled.wait(0.9)
+    leases.stop()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_cancel_that_is_heard_before_the_claim_returns_is_kept(
+    leases: Leases, store: Records
+) -> None:
+    leases.check([7, 2])
+    leases.add([Lease(request(number), 0, None, claimed_at=now()) for number in (1, 2)])
+    leases.renew()
+    leases.renew()
+    assert [ids for ids, _, _ in store.calls] == [[2]]
+
+
 def test_a_short_lease_is_checked_in_time(leases: Leases, store: Records) -> None:
     """With the real clock: a new lease of 0.3 s shortens a pause of one second."""
     renewed = threading.Event()

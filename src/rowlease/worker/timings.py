@@ -76,6 +76,8 @@ RENEW_AFTER = 1 / 3
 CHECKS_PER_LEASE = 12
 #: The longest time between two checks of the leases.
 LONGEST_CHECK_PAUSE = 1.0
+#: Seconds after which a lease is asked for again whose row was locked, for example by a cancel.
+BUSY_PAUSE = 0.2
 #: The deadline of a renewal, as a share of the shortest lease. A renewal that is not answered is
 #: repeated on a new connection. At least two renewals can go unanswered before a task is killed;
 #: with the default lease of 30 s, three can.

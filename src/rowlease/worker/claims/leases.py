@@ -25,6 +25,7 @@ from rowlease.model import LeasedRequest, Outcome
 from rowlease.store import Store, deadlines
 from rowlease.worker.calls import CallRetryPolicy, ascii_only, is_caused_by_data
 from rowlease.worker.timings import (
+    BUSY_PAUSE,
     CHECKS_PER_LEASE,
     LEASE_MARGIN,
     LEASE_MARGIN_SHARE,
@@ -87,6 +88,8 @@ def _report(changed: list[tuple[LeasedRequest, float, str]], store: Store) -> in
     return kept
 
 
+#: How many ids of cancelled requests are kept that this worker does not hold.
+MAX_UNHELD = 1000
 LEASE_OVER = "was given up because the lease of its request could not be renewed in time"
 
 
@@ -219,11 +222,14 @@ class Leases:
         self.num_lost = 0
         self._wake = threading.Event()
         self._named: deque[int] = deque()
+        self._unheld: deque[int] = deque(maxlen=MAX_UNHELD)
         self._cancelled: Callable[[Lease, bool], object] = lambda lease, kills: lease.stop()
 
     def add(self, leases: Collection[Lease]) -> None:
         """Start to renew these leases."""
         self._held.update(leases)
+        if self._unheld:
+            self.check({one.request.request_id for one in leases}.intersection(self._unheld.copy()))
         self.shortest = min([self.shortest, *(lease.seconds for lease in leases)])
         if self.shortest < self._pause * CHECKS_PER_LEASE:
             self._pause = self.shortest / CHECKS_PER_LEASE
@@ -240,10 +246,13 @@ class Leases:
     def check(self, request_ids: Collection[int] | None) -> None:
         """Renew the leases of these requests now, which tells whether they are cancelled or lost.
 
-        Other requests are ignored; None means all. Safe from any thread.
+        Those that a claim has not returned yet follow. None means all. Safe from any thread.
         """
         named = {one.request_id for one in self.requests()}
-        if named := named if request_ids is None else named.intersection(request_ids):
+        if request_ids is not None:
+            self._unheld.extend(set(request_ids) - named)
+            named.intersection_update(request_ids)
+        if named:
             self._named.extend(named)
             self._wake.set()
 
@@ -266,7 +275,8 @@ class Leases:
         """
         self._cancelled = cancelled
         while not self._stopped:
-            self._wake.wait(self._pause)
+            is_busy = self._named and self.failing_since is None
+            self._wake.wait(min(self._pause, BUSY_PAUSE) if is_busy else self._pause)
             self._wake.clear()
             were_failing = self.failing_since is not None
             for lease in self.renew():
@@ -354,8 +364,10 @@ class Leases:
             elif answer.outcome is Outcome.REPEAT:
                 # The task has completed the request itself and goes on running.
                 lease.prolong(math.inf)
-            elif answer.outcome is not Outcome.BUSY and lease in self._held:
-                # `busy` means that another call is finishing the request at this moment.
+            elif answer.outcome is Outcome.BUSY:
+                # Another call is finishing the request at this moment, or is cancelling it.
+                self._named.append(lease.request.request_id)
+            elif lease in self._held:
                 # If a lease is no longer held, its request got an outcome during this call.
                 lease.lost = True
                 lease.stop()

@@ -212,12 +212,11 @@ class Dispatcher:
         running = {lease: one for one in self._slots.runners for lease, _ in one.running()}
         while self._cancels:
             lease, kills = self._cancels.popleft()
-            waits = not kills and not (lease in running and running[lease].cancels(lease))
-            ends = at + self._cancel_grace if waits else at
+            ends = at if kills else at + self._cancel_grace
             self._cancelled[lease] = min(ends, self._cancelled.get(lease, math.inf))
         for lease, ends in tuple(self._cancelled.items()):
             if runner := running.get(lease):
-                if at >= ends:
+                if at >= ends or runner.cancels(lease):
                     runner.end(lease, "was given up because its request was cancelled")
                 else:
                     pause = min(pause, ends - at)
@@ -227,6 +226,8 @@ class Dispatcher:
                 self._abandon(lease)
             elif lease.has_begun() or at >= ends + RECALL_SECONDS:
                 del self._cancelled[lease]  # it has ended
+            else:
+                pause = min(pause, START_CHECK_PAUSE)  # it is about to begin, or comes back
         return pause
 
     # -- what comes in ---------------------------------------------------------------------------
