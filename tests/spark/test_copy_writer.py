@@ -16,7 +16,7 @@ from rowlease.model import Begun, Outcome, Promoted
 from rowlease.spark import copy_writer, enqueue, parts
 from rowlease.spark.copy_writer import copies
 from rowlease.spark.load import new_run
-from rowlease.spark.parts import ATTEMPT_BITS, PIECE_BITS, Parts
+from rowlease.spark.parts import ATTEMPT_BITS, PART_BITS, Parts
 from rowlease.store import Store
 from tests.spark.lost_answer import GONE
 
@@ -47,7 +47,7 @@ def test_a_task_commits_a_part_whenever_it_has_taken_long(
     assert isinstance(run, Begun)
     monkeypatch.setattr(parts, "PART_SECONDS", 0)
     written = Parts(dsn, "k", ["payload"]).stage("x", run, Task(), batches(3))
-    first = ((2 << ATTEMPT_BITS) + 3) << PIECE_BITS
+    first = ((2 << ATTEMPT_BITS) + 3) << PART_BITS
     assert written.parts == [first, first + 1, first + 2, first + 3]
     assert sql("select part, count(*) from rowlease.lane group by part order by part") == [
         (number, 1) for number in written.parts[1:]

@@ -41,13 +41,13 @@ def write_by_copy(rows: Any, load: Load, store: Store | None) -> Staged:
         logged(store, load.load_id, load.run.run_number),
         database_errors(load.dsn, NOT_STAGED),
     ):
-        write = task(parts, load.load_id, load.run)
+        write = part_writer(parts, load.load_id, load.run)
         found = rows.mapInArrow(write, "report string").collect()
     attempts = [TaskAttempt(**json.loads(row["report"])) for row in found]
     return staged(load.load_id, load.run.run_number, attempts)
 
 
-def task(parts: Parts, load_id: str, run: Begun) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def part_writer(parts: Parts, load_id: str, run: Begun) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that a Spark task runs: from the rows of a partition to the task's report."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from rowlease.spark.columns import in_the_lane
 from rowlease.spark.jdbc import database_errors, writing_options
 from rowlease.spark.load_progress import reported
-from rowlease.spark.parts import ATTEMPT_BITS, PIECE_BITS
+from rowlease.spark.parts import ATTEMPT_BITS, PART_BITS
 from rowlease.spark.promotion import NOT_STAGED, Load, Staged
 from rowlease.store import Store, engine_of
 
@@ -34,7 +34,7 @@ def write_by_jdbc(rows: Any, load: Load, store: Store | None) -> Staged:
     partition = F.spark_partition_id().cast("bigint")
     rows = rows.select(
         F.lit(run.run_number).cast("bigint").alias("run_number"),
-        (partition * (1 << ATTEMPT_BITS + PIECE_BITS)).alias("part"),
+        (partition * (1 << ATTEMPT_BITS + PART_BITS)).alias("part"),
         F.when(number == 0, True).alias("ends_part"),
         *rows.columns,
     )

@@ -24,7 +24,7 @@ from rowlease.store.bulk import LANE, NULLABLE
 #: A part's number is that of the partition, then that of the task's attempt, then that of the part
 #: among the parts of the attempt. So the parts have the order of the frame.
 ATTEMPT_BITS = 16
-PIECE_BITS = 16
+PART_BITS = 16
 #: The time, in seconds, after which a task commits what it has written and begins the next part. A
 #: long transaction would keep vacuum from its work in the whole database.
 PART_SECONDS = 0.5
@@ -90,7 +90,7 @@ class Parts:
             InvalidRequest, StoreError: a row cannot be accepted, or the database cannot be reached.
         """
         attempt = task.taskAttemptId() % (1 << ATTEMPT_BITS)
-        first = ((task.partitionId() << ATTEMPT_BITS) + attempt) << PIECE_BITS
+        first = ((task.partitionId() << ATTEMPT_BITS) + attempt) << PART_BITS
         written = TaskAttempt(run.run_number, [])
         more = [name for name in NULLABLE if name in self._columns]
         with self.store() as store:
@@ -119,7 +119,7 @@ class Parts:
             ends_part = ends_part and not batch.num_rows
             yield block
             reporter.add(batch.num_rows)
-            if time.monotonic() >= ends_at and len(written.parts) < 1 << PIECE_BITS:
+            if time.monotonic() >= ends_at and len(written.parts) < 1 << PART_BITS:
                 return
 
     def promote(self, load_id: str, run_number: int, attempts: Sequence[TaskAttempt]) -> Promoted:
