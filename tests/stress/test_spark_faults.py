@@ -54,7 +54,7 @@ LATE = """
 """
 #: For each of TIMES: loads that are cut off, loads of several drivers, crashes of the server. The
 #: short form has fewer.
-CUTS, CONTESTS, CRASHES = (8, 5, 4) if TIMES > 1 else (4, 2, 2)
+CUTS, CONTESTS, CRASHES = (8, 5, 4) if TIMES > 1 else (2, 2, 2)
 Sql = Callable[..., list[tuple[Any, ...]]]
 Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
@@ -533,7 +533,8 @@ def test_a_driver_or_a_task_is_cut_off_at_any_packet(
     driver: Driver, dsn: str, sql: Sql, tmp_path: Path
 ) -> None:
     tally = Tally("cut off")
-    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in WAYS[:3]}
+    used = WAYS[: min(3, TIMES * CUTS)]
+    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in used}
     for turn in range(TIMES * CUTS):
         run = Run("cut off", turn, WAYS[turn % 3], tmp_path)
         with cut_off(dsn, run.draw, most[run.load["way"]]) as wire, run.watched(dsn):
@@ -552,7 +553,8 @@ def test_a_driver_or_a_task_is_cut_off_at_any_packet(
 def test_drivers_write_one_load_at_once(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     """Two or three; some are cut off, and of some a part is committed after another's promotion."""
     tally = Tally("drivers at once")
-    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in WAYS[:3]}
+    used = WAYS[: min(3, TIMES * CONTESTS)]
+    most = {way: packets(driver, dsn, sql, way, tmp_path) for way in used}
     for turn in range(TIMES * CONTESTS):
         run = Run("drivers at once", turn, WAYS[turn % 3], tmp_path)
         draw, promoted = run.draw, threading.Event()
