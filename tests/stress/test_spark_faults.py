@@ -547,7 +547,7 @@ def test_a_driver_or_a_task_is_cut_off_at_any_packet(
                   promoted_and_failed=failed and bool(before))  # fmt: skip
     tally.say()
     assert tally.counts["cut"] > 0
-    assert tally.counts["failed"] > 0
+    assert tally.counts["failed"] > 0 or TIMES == 1, "few cuts hit what is not tried again"
 
 
 def test_drivers_write_one_load_at_once(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
