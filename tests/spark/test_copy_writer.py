@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -80,25 +78,34 @@ def test_an_error_of_a_task_ends_the_job_with_its_sentence(spark: Any, dsn: str,
         enqueue(broken, dsn, queue="default", kind="k", payload="payload", by="copy")
 
 
-class Elsewhere:
-    """A session whose executors are not in this process."""
+class New:
+    """A session that has not been asked yet."""
 
     def __init__(self, spark: Any) -> None:
-        self.sparkContext = SimpleNamespace(master="yarn")
         self.range = spark.range
 
 
 def test_executors_without_rowlease_write_over_jdbc(
     spark: Any, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert copies(Elsewhere(spark), dsn, None)
+    assert copies(New(spark), dsn, None)
+
+    def fails(batches: Any) -> Any:
+        raise ModuleNotFoundError
+
+    monkeypatch.setattr(copy_writer, "probe", lambda: fails)
+    cancelled = New(spark)
+    assert not copies(cancelled, dsn, None)
+    monkeypatch.undo()
+    assert copies(cancelled, dsn, None), "a job that failed was taken for an answer"
 
     def imports(batches: Any) -> Any:
-        yield import_module("there_is_no_such_module")
+        missing = "No module named 'rowlease'"
+        yield pa.RecordBatch.from_arrays([pa.array([missing])], ["missing"])
 
     real = copy_writer.probe
     monkeypatch.setattr(copy_writer, "probe", lambda: imports)
-    without = Elsewhere(spark)
+    without = New(spark)
     assert not copies(without, dsn, None)
     assert copies(without, dsn, "copy")
     assert not copies(spark, dsn, "jdbc")

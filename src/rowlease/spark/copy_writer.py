@@ -81,20 +81,24 @@ def copies(spark: Any, dsn: str, by: Way) -> bool:
 def can_copy(spark: Any) -> bool:
     """Whether the executors' Python has what `write_by_copy` needs.
 
-    A job of one task finds out, once for each session.
+    A job of one task finds out, once for each session: also a local one may run another Python. A
+    job that fails is no answer, since somebody may have cancelled it.
     """
-    if not is_connect(spark) and spark.sparkContext.master.partition("[")[0] == "local":
-        return True
-    if spark not in _can_copy:
-        try:
-            found = spark.range(1, numPartitions=1).mapInArrow(probe(), "missing string").collect()
-            missing = found[0]["missing"]
-        except Exception as error:  # PySpark's, of many classes: Python itself does not work there
-            missing = str(error).strip().rpartition("\n")[2]
-        if missing:
-            logger.warning("rows are written over JDBC, not by COPY: on the executors, %s", missing)
-        _can_copy[spark] = not missing
-    return _can_copy[spark]
+    if spark in _can_copy:
+        return _can_copy[spark]
+    try:
+        found = spark.range(1, numPartitions=1).mapInArrow(probe(), "missing string").collect()
+    except Exception as error:  # PySpark's, of many classes: Python itself may not work there
+        _warn(str(error).strip().rpartition("\n")[2])
+        return False
+    if missing := found[0]["missing"]:
+        _warn(missing)
+    _can_copy[spark] = not missing
+    return not missing
+
+
+def _warn(missing: str) -> None:
+    logger.warning("rows are written over JDBC, not by COPY: on the executors, %s", missing)
 
 
 def probe() -> Callable[[Iterator[Any]], Iterator[Any]]:

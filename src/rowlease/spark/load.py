@@ -111,8 +111,8 @@ def enqueue(
         QueueFull: the load does not fit into the queue's capacity. Nothing was enqueued.
         LoadLost: a later run with this load id has taken the load over. Nothing of this run was
             enqueued.
-        ConfigError: the DSN cannot be read, the session has no JDBC driver and needs it, or `by`
-            is a way that cannot be gone.
+        ConfigError: the DSN cannot be read, the session has no JDBC driver and needs it, or rows
+            cannot be written in the way that `by` names.
         StoreUnavailable, AccessDenied, SchemaMismatch, StoreError: the database refused a call or
             cannot be reached. Nothing was enqueued, with one exception: if the answer to the
             promotion was lost three times, the load may be enqueued. Call again with the same load
