@@ -102,6 +102,8 @@ def test_a_row_of_no_part_among_those_of_a_part_does_not_count(
     assert store.promote("x", run, 2).outcome == Outcome.OK
     other.commit()
     checks(store)
+    store.maintain()
+    assert sorted(kind for (kind,) in store.rows("lane", "kind")) == ["a", "b"]
     assert all_claimed(store) == ["a", "b"]
     checks(store)
 
@@ -127,6 +129,34 @@ def test_rows_that_follow_the_end_of_their_part_do_not_count(
         store.maintain()
         assert store.rows("lane", "kind") == [("a",)]
     assert all_claimed(store, 9) == ["a"]
+    checks(store)
+
+
+@AT_COMMIT
+@pytest.mark.parametrize("limit", [{}, {"max_in_flight": 100}], ids=["plain", "limited"])
+def test_a_transaction_may_write_parts_of_several_loads(
+    store: Session, limit: dict[str, Any]
+) -> None:
+    """Their rows have one `writer`, and their ids are taken in turns."""
+    store.configure_queue("default", **limit)
+    x, y = store.begun("x"), store.begun("y")
+    store.begin()
+    for part, name in enumerate("ab"):
+        store.lay("x", x, named(name), part)
+        store.lay("y", y, named(f"y{name}"), part)
+    foreign(store, x, "no part", part=7)
+    for part, name in enumerate("AB"):  # each part has rows among those of all others
+        foreign(store, x, name, part=part)
+        foreign(store, y, f"y{name}", part=part)
+    store.commit()
+    assert store.promote("x", x, 4).outcome == Outcome.OK
+    store.maintain()
+    assert store.promote("y", y, 4).outcome == Outcome.OK
+    assert waiting(store) == 8
+    checks(store)
+    assert all_claimed(store, 9) == ["a", "A", "b", "B", "ya", "yA", "yb", "yB"]
+    store.maintain()
+    assert store.rows("lane", "kind") == []
     checks(store)
 
 

@@ -97,6 +97,30 @@ def test_rows_keep_the_frames_order(frame: Any, dsn: str, store: Store) -> None:
     assert [json.loads(request.payload)["id"] for request in claimed] == list(range(1000))
 
 
+def test_rows_are_written_by_priority_and_keep_the_frames_order_within_one(
+    frame: Any, dsn: str, store: Store, sql: Sql
+) -> None:
+    write(frame.withColumn("priority", F.get_json_object("payload", "$.id").cast("int") % 3), dsn)
+    for (written,) in sql(
+        "select array_agg(priority order by request_id) from rowlease.lane group by part"
+    ):
+        assert written == sorted(written)
+    claimed = store.dequeue("w", ["default"], 1000).requests
+    ids = [json.loads(request.payload)["id"] for request in claimed]
+    assert ids == sorted(range(1000), key=lambda n: (-(n % 3), n))
+
+
+def test_of_equal_keys_the_first_row_of_the_frame_counts(
+    spark: Any, dsn: str, sql: Sql, frame: Any
+) -> None:
+    rows = spark.sql(
+        """select * from values ('{"n": 1}', 9, 'k'), ('{"n": 2}', 0, 'k')
+        as t(payload, priority, dedup_key)"""
+    ).coalesce(1)
+    write(rows, dsn)
+    assert sql("select payload::text, priority from rowlease.queue") == [('{"n": 1}', 9)]
+
+
 def test_a_task_retried_after_its_commit_enqueues_no_row_twice(
     frame: Any, dsn: str, sql: Sql
 ) -> None:

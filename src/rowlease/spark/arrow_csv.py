@@ -53,7 +53,12 @@ def lane_block(
     more = {name: given[name] for name in NULLABLE if name in given}
     if "due_time" in more:
         more["due_time"] = due_times(more["due_time"])
-    return as_csv([*columns, *more.values()], [*LANE, *more]), clamped
+    table = pa.RecordBatch.from_arrays([*columns, *more.values()], [*LANE, *more])
+    if more.keys() <= {"headers"}:
+        # In the order of the lane's key, rows cost the server less. The sort is stable. Groups and
+        # equal keys have the order of the frame, across priorities.
+        table = table.take(compute.array_sort_indices(columns[LANE.index("priority")]))
+    return as_csv(table), clamped
 
 
 def number(value: int) -> Any:
@@ -98,14 +103,14 @@ def first_true(rows: int) -> Any:
     return pa.Array.from_buffers(pa.bool_(), rows, [bits, bits])
 
 
-def as_csv(columns: list[Any], names: Sequence[str]) -> bytes:
-    """Rows as CSV for PostgreSQL: null is an empty field, and an empty string is quoted."""
+def as_csv(rows: Any) -> bytes:
+    """A batch as CSV for PostgreSQL: null is an empty field, and an empty string is quoted."""
     import pyarrow as pa
     from pyarrow import csv
 
     block = pa.BufferOutputStream()
     how = csv.WriteOptions(include_header=False, quoting_style="needed")
-    csv.write_csv(pa.RecordBatch.from_arrays(columns, list(names)), block, how)
+    csv.write_csv(rows, block, how)
     return bytes(block.getvalue().to_pybytes())
 
 

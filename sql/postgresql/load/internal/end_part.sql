@@ -10,8 +10,8 @@
 --           Rows without a mark, and rows that come later, belong to no part; sweep_lane deletes them.
 --           A writer needs nothing but INSERT. Over JDBC all attempts of a task write the same part:
 --           the first one that commits counts, and the rows of any other are deleted. If two commit at
---           once and have no priority in common, both count, and promote refuses the load. Priorities
---           are tried one by one, so that a transaction with many parts reads each row once.
+--           once and have no priority in common, both count, and promote refuses the load. All
+--           priorities are named, so that lane_part is read through its key.
 create or replace function rowlease_internal.end_part() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -36,8 +36,7 @@ begin
   select new.run_number, r.priority, new.part, new.writer, count(*), min(r.request_id),
          max(r.request_id), bool_or(num_nonnulls(r.due_time, r.dedup_key, r.group_key) > 0)
     from rowlease.lane r
-   where r.run_number = new.run_number and r.writer = new.writer
-     and r.priority = any(c_priorities) and r.part = new.part
+   where r.writer = new.writer and r.run_number = new.run_number and r.part = new.part
    group by r.priority
    order by r.priority
   on conflict do nothing;
@@ -49,8 +48,7 @@ begin
      where p.run_number = new.run_number and p.priority = any(c_priorities) and p.part = new.part
        and p.writer = new.writer;
     delete from rowlease.lane r
-     where r.run_number = new.run_number and r.writer = new.writer
-       and r.priority = any(c_priorities) and r.part = new.part;
+     where r.writer = new.writer and r.run_number = new.run_number and r.part = new.part;
   end if;
   return null;
 end $$;

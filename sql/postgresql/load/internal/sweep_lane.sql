@@ -20,6 +20,7 @@ declare
   v_at      record;
   v_part    record;
   v_rows    bigint;
+  v_last    bigint;  -- the last row that was dropped
   v_dropped bigint := 0;
   v_started timestamptz := clock_timestamp();
   v_cost    interval;
@@ -37,31 +38,32 @@ begin
   delete from rowlease.lane_part p
    where not exists (select from rowlease.load l where l.run_number = p.run_number
                                                    and (l.status = 'Staging' or l.in_lane));
-  select -1::bigint as run, 0 as writer, 0::smallint as priority, 0::bigint as part, 0::bigint as id
-    into v_at;
+  select -1 as writer, 0::smallint as priority, 0::bigint as id into v_at;
   loop
     select r.run_number as run, r.writer, r.priority, r.part, r.request_id as id into v_at
       from rowlease.lane r
-     where (r.run_number, r.writer, r.priority, r.part, r.request_id)
-           > (v_at.run, v_at.writer, v_at.priority, v_at.part, v_at.id)
-     order by r.run_number, r.writer, r.priority, r.part, r.request_id limit 1;
+     where (r.writer, r.priority, r.request_id) > (v_at.writer, v_at.priority, v_at.id)
+     order by r.writer, r.priority, r.request_id limit 1;
     exit when not found or v_dropped >= p_limit;
     select p.first_id, p.last_id into v_part
       from rowlease.lane_part p
      where p.run_number = v_at.run and p.priority = v_at.priority and p.part = v_at.part
        and p.writer = v_at.writer and p.last_id >= v_at.id;
     if not (found and v_part.first_id <= v_at.id) then
-      delete from rowlease.lane r
-       where r.ctid = any(array(
-               select o.ctid from rowlease.lane o
-                where o.run_number = v_at.run and o.writer = v_at.writer
-                  and o.priority = v_at.priority and o.part = v_at.part and o.request_id >= v_at.id
-                  and o.request_id < coalesce(v_part.first_id, 9223372036854775807)
-                limit p_limit for update skip locked));
-      get diagnostics v_rows = row_count;
+      with gone as (
+        delete from rowlease.lane r
+         where r.ctid = any(array(
+                 select o.ctid from rowlease.lane o
+                  where o.writer = v_at.writer and o.priority = v_at.priority
+                    and o.request_id >= v_at.id
+                    and o.request_id < coalesce(v_part.first_id, 9223372036854775807)
+                    and o.run_number = v_at.run and o.part = v_at.part
+                  order by o.request_id limit p_limit for update skip locked))
+        returning r.request_id)
+      select count(*), greatest(v_at.id, max(g.request_id)) into v_rows, v_last from gone g;
       v_dropped := v_dropped + v_rows;
     end if;
-    v_at.id := coalesce(v_part.last_id, 9223372036854775807);
+    v_at.id := coalesce(v_part.last_id, v_last);
   end loop;
   v_cost := clock_timestamp() - v_started;
   if v_dropped = 0 and v_cost > interval '100 ms' then
