@@ -405,7 +405,7 @@ create table rowlease.worker (
   pid               integer      not null,            -- its process on that host
   version           varchar(50)  not null,            -- of rowlease
   queue_names       json         not null,            -- the queues it claims from, a JSON array
-  kinds             json,                             -- the tasks it knows, a JSON array; null: it takes any kind
+  kinds             json,                             -- the task of each kind it knows, a JSON object; null: it takes any kind
   slots             integer      not null,            -- how many tasks run in it at a time
   busy              integer      not null default 0,  -- slots that ran tasks at its last heartbeat
   consumer_priority integer      not null default 0,  -- workers with the larger one are served first

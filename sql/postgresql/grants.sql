@@ -58,7 +58,8 @@ grant execute on function rowlease.dequeue, rowlease.complete, rowlease.complete
                           rowlease.remove_worker, rowlease.advance_ids, rowlease.depth, rowlease.listen,
                           rowlease.announce_idle, rowlease.put_schedule, rowlease.claim_schedules,
                           rowlease.fire_schedule, rowlease.report_progress,
-                          rowlease.list_queues, rowlease.show_queue, rowlease.list_workers
+                          rowlease.list_queues, rowlease.show_queue, rowlease.list_workers,
+                          rowlease.list_shared_kinds
    to rowlease_worker;
 
 grant select on all tables in schema rowlease to rowlease_reader, rowlease_operator;
@@ -69,7 +70,7 @@ grant execute on function rowlease.now, rowlease.depth, rowlease.explain, rowlea
                           rowlease.list_workers, rowlease.list_ready, rowlease.list_leases,
                           rowlease.list_dead_letters, rowlease.list_loads, rowlease.list_streams,
                           rowlease.measure_waits, rowlease.list_operations, rowlease.list_batches,
-                          rowlease.list_days, rowlease.list_kinds,
+                          rowlease.list_days, rowlease.list_kinds, rowlease.list_shared_kinds,
                           rowlease.finish_batches, rowlease.demand, rowlease.metrics, rowlease.metrics_server
    to rowlease_reader, rowlease_operator;
 grant execute on function rowlease.discard_load, rowlease.forget_stream, rowlease.enqueue_by_operator,

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
+from itertools import groupby
 
 from rowlease.embedded.security_releases import diagnose_embedded
 from rowlease.errors import StoreError
-from rowlease.model import Finding, WorkerState
+from rowlease.model import Finding, SharedKind, WorkerState
 from rowlease.store import engine_of, open_store
 from rowlease.store.revisions import own_version
 
@@ -27,7 +28,8 @@ def examine(dsn: str) -> list[Finding]:
         server = store.diagnose_server(datetime.now(UTC))
         programs = [*engine.diagnose_dsn(), *diagnose_embedded(dsn)]
         older = old_workers(store.list_workers(), own_version())
-        findings = [*programs, *server, *sessions, *store.diagnose(), *older]
+        shared = shared_kinds(store.list_shared_kinds())
+        findings = [*programs, *server, *sessions, *store.diagnose(), *older, *shared]
     try:
         different = engine.schema_differences()
     except StoreError as error:
@@ -55,6 +57,21 @@ def old_workers(workers: Iterable[WorkerState], version: str) -> list[Finding]:
         )
         for one in workers
         if one.is_alive and () < numbers(one.version) < numbers(version)
+    ]
+
+
+def shared_kinds(rows: Iterable[SharedKind]) -> list[Finding]:
+    """A finding for each kind that workers of a queue have for different tasks."""
+    return [
+        Finding(
+            "shared_kind",
+            kind,
+            f'in the queue "{queue}" the kind "{kind}" is '
+            + " and ".join(f"{one.task} of the worker {one.worker_id}" for one in group),
+            'if these are two programs, give one task another name, @task("name"), or each program '
+            "a queue",
+        )
+        for (queue, kind), group in groupby(rows, lambda one: (one.queue_name, one.kind))
     ]
 
 

@@ -127,6 +127,21 @@ class KindUnknown(Event):
     """
 
     queue_name: str
+@dataclass(frozen=True, slots=True)
+class KindShared(Event):
+    """Another worker of the queue runs another `task` for a kind that this worker has for `own`.
+
+    Each may get requests that are meant for the other. The task in two versions, during a deploy,
+    looks the same if its parameters or its place have changed.
+    """
+
+    queue_name: str
+    kind: str
+    own: str
+    task: str
+    worker_id: str
+
+
     kind: str
     dead: bool
 

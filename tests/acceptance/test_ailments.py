@@ -42,7 +42,7 @@ class Ailment(NamedTuple):
 
 
 def alive(store: Store, queue: str = "default", **more: Any) -> None:
-    given = {"busy": 0, "kinds": ["act", "endless"], **more}
+    given = {"busy": 0, "kinds": {"act": "act()", "endless": "endless()"}, **more}
     store.worker_heartbeat(
         "one", host="h", pid=1, version="0.1.0", queues=[queue], slots=2, **given
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+from rowlease.doctor import examine
 from rowlease.events import Failed, Finished, KindUnknown, WorkerIdle
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from tests.acceptance.tasks import new_task, old_task
-from tests.acceptance.workers import statuses, working
+from tests.acceptance.workers import line, statuses, worker_process, working
+from tests.waiting import until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 ATTEMPTS = "select distinct num_attempts, num_crashes from rowlease.requests"
@@ -59,3 +62,25 @@ def test_a_kind_that_no_worker_knows_for_long_becomes_a_dead_letter(store: Store
         "select distinct num_attempts, last_error from rowlease.queue where status = 'Failed'"
     )
     assert dead == [(0, 'for 1 s no live worker of queue "default" has known kind "nobodys"')]
+
+
+def test_two_programs_that_name_two_tasks_alike_are_told(
+    dsn: str, store: Store, tmp_path: Path
+) -> None:
+    shop, blog = tmp_path / "shop", tmp_path / "blog"
+    for folder, parameters in ((shop, "image, width"), (blog, "path")):
+        folder.mkdir()
+        task = f"from rowlease import task\n\n@task\ndef resize({parameters}): ...\n"
+        (folder / "tasks.py").write_text(task)
+    settings = {"executor": "thread", "concurrency": 1}
+    with worker_process(dsn, "tasks", before=f"sys.path.insert(0, {str(shop)!r})", **settings) as a:
+        line(a, "worker idle")
+        until(store.list_workers)
+        with worker_process(
+            dsn, "tasks", before=f"sys.path.insert(0, {str(blog)!r})", **settings
+        ) as b:
+            told = line(b, "kind shared")
+        assert "kind=resize own=tasks.resize(path) task='tasks.resize(image, width)'" in told
+        (found,) = [one for one in examine(dsn) if one.finding == "shared_kind"]
+        assert "tasks.resize(image, width) of the worker" in found.message
+        assert "tasks.resize(path) of the worker" in found.message

@@ -112,9 +112,9 @@ def streamed(store: Store) -> str:
     return batch.stream
 
 
-def listed(store: Store) -> Any:
+def listed(store: Store, name: str = "w") -> Any:
     store.worker_heartbeat(
-        "w", host="h", pid=1, version="1", queues=["default"], slots=1, busy=0
+        name, host="h", pid=1, version="1", queues=["default"], slots=1, busy=0, kinds={"a": name}
     )  # fmt: skip
     return [(worker.worker_id, worker.queue_names) for worker in store.list_workers()]
 
@@ -187,6 +187,7 @@ CALLS: dict[str, Callable[[Store], Any]] = {
     "metrics_server": lambda s: sorted(m.metric for m in s.metrics_server()),
     "list_days": lambda s: (s.maintain(), s.list_days())[1][0].num_finished,
     "list_kinds": lambda s: (s.complete([leased(s)]), s.list_kinds())[1][0].num_complete,
+    "list_shared_kinds": lambda s: (listed(s, "v"), listed(s), s.list_shared_kinds())[2][0].kind,
     "measure_waits": lambda s: (s.complete([leased(s)]), s.measure_waits())[1][0].num_requests,
 }
 

@@ -12,7 +12,7 @@ from tests.contract.sessions import Clock, Session
 
 
 def beat(store: Session, name: str = "one", *, busy: int = 0, **more: object) -> None:
-    given = {"kinds": ["a"], **more}
+    given = {"kinds": {"a": "app.a()"}, **more}
     store.worker_heartbeat(
         name, host="h", pid=1, version="1", queues=["default"], slots=2, busy=busy,
         **given,  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def unknown_kind(store: Session, clock: Clock) -> None:
 def consumer_priority(store: Session, clock: Clock) -> None:
     store.put()
     beat(store)
-    beat(store, "high", consumer_priority=5, kinds=["resize"])
+    beat(store, "high", consumer_priority=5, kinds={"resize": "app.resize()"})
 
 
 def overdue(store: Session, clock: Clock) -> None:

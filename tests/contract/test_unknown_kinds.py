@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rowlease.errors import InvalidRequest, RoutineError
-from rowlease.model import LeasedRequest, Outcome
+from rowlease.model import LeasedRequest, Outcome, SharedKind
 from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
 
@@ -23,9 +23,11 @@ def beat(
     worker: str = "two",
     kinds: Sequence[str] | None = ("new",),
     queue: str = "default",
+    module: str = "app",
 ) -> None:
+    known = None if kinds is None else {kind: f"{module}.{kind}()" for kind in kinds}
     store.worker_heartbeat(
-        worker, host="h", pid=1, version="1", queues=[queue], slots=1, busy=0, kinds=kinds
+        worker, host="h", pid=1, version="1", queues=[queue], slots=1, busy=0, kinds=known
     )
 
 
@@ -299,3 +301,20 @@ def test_sleepers_hear_when_to_look(store: Session, another: Callable[[], Sessio
     heard()
     decline(store, held)
     assert "default" in heard()
+
+
+def test_kinds_that_live_workers_of_a_queue_have_for_different_tasks_are_listed(
+    store: Session, clock: Clock
+) -> None:
+    beat(store, "app 1", ["both", "mine"])
+    beat(store, "app 2", ["both", "mine"])
+    beat(store, "site", ["yours", "both"], module="site")
+    beat(store, "apart", ["both"], queue="other", module="apart")
+    beat(store, "any", None)
+    assert store.list_shared_kinds() == [
+        SharedKind("default", "both", "app.both()", "app 1"),
+        SharedKind("default", "both", "site.both()", "site"),
+    ]
+    clock.advance(seconds=31)
+    beat(store, "app 2", ["both", "mine"])
+    assert store.list_shared_kinds() == []

@@ -163,7 +163,7 @@ def fill(dsn: str) -> None:
         store.enqueue_many("default", [grouped] * 2, batch_id="batch 1")
         store.enqueue_many("default", [NewRequest(kind="a")], after="batch 1")
         store.worker_heartbeat(
-            "w", host="h", pid=1, version="1", queues=[*QUEUES], slots=9, busy=1, kinds=["a"]
+            "w", host="h", pid=1, version="1", queues=[*QUEUES], slots=9, busy=1, kinds={"a": "a()"}
         )
         store.enqueue_many("default", [NewRequest(kind="a")] * 9)
         (done, failed, *_) = store.dequeue("w", ["default"], 6).requests

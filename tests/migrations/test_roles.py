@@ -26,14 +26,15 @@ WORKER = EVERYONE | {
     "set_dead_letter_tasks",
     "remove_worker", "depth",
     "listen", "announce_idle", "put_schedule", "claim_schedules", "fire_schedule",
-    "report_progress", "list_queues", "show_queue", "list_workers", "advance_ids",
+    "report_progress", "list_queues", "show_queue", "list_workers", "list_shared_kinds",
+    "advance_ids",
 }  # fmt: skip
 READER = EVERYONE | {
     "now", "depth", "explain", "diagnose", "diagnose_server", "diagnose_sessions",
     "list_schedules", "list_queues", "show_queue", "list_workers", "get_request", "find_requests",
     "listen_finished", "list_ready", "list_leases", "list_dead_letters", "list_loads",
     "list_streams", "measure_waits", "list_days", "list_kinds", "list_operations", "list_batches",
-    "finish_batches", "demand",
+    "list_shared_kinds", "finish_batches", "demand",
     "metrics", "metrics_server",
 }  # fmt: skip
 OPERATOR = READER | {

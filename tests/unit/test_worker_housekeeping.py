@@ -18,8 +18,8 @@ from rowlease.errors import (
     StoreError,
     StoreUnavailable,
 )
-from rowlease.events import Event, Events, HousekeepingRefused
-from rowlease.model import Maintained
+from rowlease.events import Event, Events, HousekeepingRefused, KindShared
+from rowlease.model import Maintained, SharedKind
 from rowlease.tasks.task import Task
 from rowlease.worker import Worker
 from rowlease.worker import calls as patience
@@ -38,6 +38,7 @@ class Records:
         self.rounds: list[float] = []
         self.errors: dict[int, Exception] = {}
         self.steps: list[Maintained] = []
+        self.shared: list[SharedKind] = []
         self.most = 12
 
     def maintain(self) -> list[Maintained]:
@@ -54,6 +55,9 @@ class Records:
     def worker_heartbeat(self, worker_id: str, **given: Any) -> None:
         self.calls.append("heartbeat")
         self.beats.append({"worker_id": worker_id, "at": self.time, **given})
+
+    def list_shared_kinds(self) -> list[SharedKind]:
+        return self.shared
 
     def finish_batches(self) -> None:
         self.calls.append("batches")
@@ -107,11 +111,26 @@ def keeping(
         slots=4,
         busy=lambda: busy,
         consumer_priority=7,
-        kinds=["resize"],
+        kinds={"resize": "app.resize(path)"},
         schedules=schedules,
     )
     house._stopped = this
     return house
+
+
+def test_the_first_heartbeat_reports_the_other_tasks_of_its_kinds_in_its_queues(
+    store: Records,
+) -> None:
+    own = "app.resize(path)"
+    store.shared = [
+        SharedKind("a", "resize", own, "w"),
+        SharedKind("a", "resize", "site.resize(image)", "x"),
+        SharedKind("a", "mail", "site.mail()", "x"),
+        SharedKind("c", "resize", "site.resize(image)", "x"),
+    ]
+    emitted: list[Event] = []
+    keeping(store, emitted=emitted).run_heartbeats()
+    assert emitted == [KindShared("a", "resize", own, "site.resize(image)", "x")]
 
 
 @pytest.mark.parametrize(("busy", "pause"), [(1, 1.0), (0, 3.5)])

@@ -1,7 +1,7 @@
 -- worker_heartbeat: register a worker, or record that it is alive, with its load.
 -- params:   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
---           p_slots integer, p_busy integer, p_consumer_priority integer, p_kinds text[] (the
---           kinds that it knows; null: perhaps all)
+--           p_slots integer, p_busy integer, p_consumer_priority integer, p_kinds json (the task
+--           of each kind that it knows; null: it may know all)
 -- returns:  void
 -- errors:   none
 -- locks:    the worker's own row; rows of unknown_kind, skipping locked ones
@@ -13,7 +13,7 @@
 create or replace function rowlease.worker_heartbeat(
   p_worker_id text, p_host text, p_pid integer, p_version text, p_queue_names text[],
   p_slots integer, p_busy integer, p_consumer_priority integer default 0,
-  p_kinds text[] default null
+  p_kinds json default null
 ) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -25,7 +25,7 @@ begin
   insert into rowlease.worker as w (worker_id, host, pid, version, queue_names, slots, busy,
                                     consumer_priority, kinds, started_time, heartbeat_time)
   values (p_worker_id, p_host, p_pid, p_version, to_json(p_queue_names), p_slots, p_busy,
-          p_consumer_priority, to_json(p_kinds), v_now, v_now)
+          p_consumer_priority, p_kinds, v_now, v_now)
   on conflict (worker_id) do update
      set busy = excluded.busy, slots = excluded.slots, queue_names = excluded.queue_names,
          consumer_priority = excluded.consumer_priority, kinds = excluded.kinds,
@@ -33,7 +33,7 @@ begin
   delete from rowlease.unknown_kind u
    where (u.queue_name, u.kind) in (
            select k.queue_name, k.kind from rowlease.unknown_kind k
-            where k.queue_name = any(p_queue_names) and (p_kinds is null or k.kind = any(p_kinds))
+            where k.queue_name = any(p_queue_names) and (p_kinds is null or p_kinds::jsonb ? k.kind)
               for update skip locked);
   if p_consumer_priority <> 0 then
     update rowlease.queue_settings s set consumer_priorities = true

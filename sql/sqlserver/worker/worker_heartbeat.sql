@@ -1,7 +1,7 @@
 -- worker_heartbeat: register a worker, or record that it is alive, with its load.
 -- params:   p_worker_id nvarchar(400), p_host nvarchar(400), p_pid int, p_version nvarchar(400),
 --           p_queue_names nvarchar(max), p_slots int, p_busy int, p_consumer_priority int, p_kinds
---           nvarchar(max) (the kinds that it knows; null: perhaps all)
+--           nvarchar(max) (the task of each kind that it knows; null: it may know all)
 -- why:      it shows people which worker does what; leases do not depend on it. This routine
 --           records in the queue's settings that its workers have different priorities; claims
 --           check priorities only after that. Kinds that the worker knows are removed from
@@ -29,7 +29,7 @@ delete from rowlease.UnknownKind
   from rowlease.UnknownKind with (index (unknown_kind_pkey), forceseek, updlock, readpast, rowlock)
  where QueueName in (select n.value collate Latin1_General_100_BIN2 from openjson(@p_queue_names) as n)
    and (@p_kinds is null
-        or Kind in (select n.value collate Latin1_General_100_BIN2 from openjson(@p_kinds) as n))
+        or Kind in (select n.[key] collate Latin1_General_100_BIN2 from openjson(@p_kinds) as n))
 option (loop join, force order, maxdop 1);
 if @p_consumer_priority <> 0
   update rowlease.QueueSettings set ConsumerPriorities = 1

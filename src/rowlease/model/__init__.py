@@ -55,7 +55,7 @@ from rowlease.model.requests import (
 )
 from rowlease.model.schedules import DueSchedule, Fired, Schedule, ScheduleClaim
 from rowlease.model.verbs import VERBS, WHY_UNCHANGED, were_done, would_be_done
-from rowlease.model.workers import HEARTBEAT, WORKER_GONE, WORKER_SILENT, WorkerState
+from rowlease.model.workers import HEARTBEAT, WORKER_GONE, WORKER_SILENT, SharedKind, WorkerState
 
 __all__ = [
     "DUE_RANGE",
@@ -106,6 +106,7 @@ __all__ = [
     "Request",
     "Schedule",
     "ScheduleClaim",
+    "SharedKind",
     "Step",
     "StreamBatch",
     "StreamState",

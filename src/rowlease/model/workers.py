@@ -17,6 +17,20 @@ WORKER_SILENT = 3 * HEARTBEAT
 WORKER_GONE = 2 * WORKER_SILENT
 
 
+class SharedKind(NamedTuple):
+    """A kind that live workers of a queue have for different tasks.
+
+    Attributes:
+        task: one of these tasks: the place of its function, and its parameters.
+        worker_id: one of the workers that have this task.
+    """
+
+    queue_name: str
+    kind: str
+    task: str
+    worker_id: str
+
+
 class WorkerState(NamedTuple):
     """A worker at its last heartbeat, in the column order of the routine `list_workers`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from rowlease.store.calls import Calls
@@ -21,11 +22,13 @@ class WorkerCalls(Calls):
         slots: int,
         busy: int,
         consumer_priority: int = 0,
-        kinds: Sequence[str] | None = None,
+        kinds: Mapping[str, str] | None = None,
     ) -> None:
         """Report that a worker is alive, its load, and the kinds that it knows.
 
-        Kinds of None mean that the worker may know every kind.
+        Args:
+            kinds: for each kind, a text that tells its task from others of this name; None means
+                that the worker may know every kind.
         """
         self._call(
             "worker_heartbeat",
@@ -37,7 +40,7 @@ class WorkerCalls(Calls):
             p_slots=slots,
             p_busy=busy,
             p_consumer_priority=consumer_priority,
-            p_kinds=None if kinds is None else list(kinds),
+            p_kinds=None if kinds is None else json.dumps(kinds),
         )
 
     def set_dead_letter_tasks(

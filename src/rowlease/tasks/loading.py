@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import runpy
 import sys
@@ -183,6 +184,19 @@ def set_up(tasks: Registry) -> dict[str, Any]:
         "script": script and os.path.realpath(script),
         "tasks": places,
     }
+
+
+def descriptions(tasks: Registry) -> dict[str, str]:
+    """For each kind, the place of its function and its parameters, which tell programs apart."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    script = spec.name if spec else Path(getattr(main, "__file__", "__main__")).stem
+    found = {}
+    for each in tasks.values():
+        module = each.function.__module__
+        place = f"{script if module == '__main__' else module}.{each.function.__qualname__}"
+        found[each.name] = f"{place}({', '.join(inspect.signature(each.function).parameters)})"
+    return found
 
 
 def load_places(places: Iterable[Place], script: str | None = None) -> list[Task[..., Any]]:

@@ -13,13 +13,19 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
 from rowlease.clock import now
 from rowlease.errors import ConfigError, InvalidRequest, RowleaseError, StoreError
-from rowlease.events import Events, HousekeepingRefused, ScheduleFired, ScheduleNotFired
+from rowlease.events import (
+    Events,
+    HousekeepingRefused,
+    KindShared,
+    ScheduleFired,
+    ScheduleNotFired,
+)
 from rowlease.model import HEARTBEAT, DueSchedule, Outcome
 from rowlease.store import Store
 from rowlease.store.revisions import own_version
@@ -47,8 +53,9 @@ class Housekeeping:
 
     Args:
         busy: a function that returns the number of slots that run tasks.
-        kinds: the kinds that the worker knows. Each heartbeat lists them, so that no request of
-            these kinds becomes a dead letter because another worker does not know its kind.
+        kinds: the kinds that the worker knows, with their tasks. Each heartbeat lists them, so that
+            no request of these kinds becomes a dead letter because another worker does not know its
+            kind, and the first one looks for workers with other tasks of these kinds.
         schedules: the schedules to fire, if any.
     """
 
@@ -62,7 +69,7 @@ class Housekeeping:
         slots: int,
         busy: Callable[[], int],
         consumer_priority: int,
-        kinds: Sequence[str],
+        kinds: Mapping[str, str],
         schedules: Schedules | None = None,
     ) -> None:
         self._store = store
@@ -78,6 +85,7 @@ class Housekeeping:
         self._stopped = threading.Event()
         self._is_maintaining = False
         self._maintained_at = -math.inf
+        self._is_registered = False
         #: When a call of either thread was last answered.
         self.answered_at = now()
 
@@ -160,7 +168,16 @@ class Housekeeping:
             consumer_priority=self._consumer_priority,
             kinds=self._kinds,
         )
+        if not self._is_registered:
+            self._is_registered = True
+            self._report_shared_kinds()
         return HEARTBEAT * random.uniform(1 - HEARTBEAT_SPREAD, 1 + HEARTBEAT_SPREAD)
+
+    def _report_shared_kinds(self) -> None:
+        for queue, kind, task, worker_id in self._store.list_shared_kinds():
+            own = self._kinds.get(kind, task)
+            if queue in self._queues and task != own:
+                self._events.emit(KindShared(queue, kind, own, task, worker_id))
 
     def _maintain(self) -> float:
         self._is_maintaining = True

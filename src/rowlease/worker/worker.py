@@ -34,7 +34,7 @@ from rowlease.events import Events, IdsAdvanced, WorkerStarted, WorkerStopped, W
 from rowlease.forks import watch_forks
 from rowlease.garbage import rare_collections
 from rowlease.store import Store, open_store
-from rowlease.tasks.loading import Tasks, registry_of
+from rowlease.tasks.loading import Tasks, descriptions, registry_of
 from rowlease.worker.calls import CallMonitor
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Leases
@@ -222,7 +222,7 @@ class Worker:
             slots=self._executor.concurrency,
             busy=partial(self._busy, dispatcher, suspects),
             consumer_priority=settings.consumer_priority,
-            kinds=list(self._tasks),
+            kinds=descriptions(self._tasks),
             schedules=schedules,
         )
         listens = store.can_notify and not is_burst

@@ -21,7 +21,7 @@ begin
     select d.request_id
       from (select k.kind
               from rowlease.worker w
-             cross join lateral json_array_elements_text(w.kinds) as k(kind)
+             cross join lateral json_object_keys(w.kinds) as k(kind)
              cross join lateral (
                select q.priority, q.locked_time from rowlease.queue q
                 where q.queue_name = p_queue_name and q.kind = k.kind

@@ -26,7 +26,7 @@ select top (@p_limit) d.RequestId,
      from rowlease.Queue as q
        with (forceseek (queue_declined (QueueName, Kind)), readpast, readcommittedlock)
     where q.QueueName = @p_queue_name
-      and q.Kind = cast(k.value as nvarchar(200)) collate Latin1_General_100_BIN2
+      and q.Kind = cast(k.[key] as nvarchar(200)) collate Latin1_General_100_BIN2
       and q.Status = 'Scheduled' and q.Returned = 1
     order by q.Priority desc, q.LockedTime, q.RequestId) as d
  order by d.Priority desc, d.LockedTime, d.RequestId

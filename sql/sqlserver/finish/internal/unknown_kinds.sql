@@ -35,7 +35,7 @@ return
                                and d.QueueName in (select n.value collate Latin1_General_100_BIN2
                                                      from openjson(w.QueueNames) as n)
                                and (w.Kinds is null
-                                    or d.Kind in (select n.value collate Latin1_General_100_BIN2
+                                    or d.Kind in (select n.[key] collate Latin1_General_100_BIN2
                                                     from openjson(w.Kinds) as n)))
                           then 1 else 0 end as IsKnown
                 from (

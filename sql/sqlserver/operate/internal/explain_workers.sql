@@ -18,7 +18,7 @@ select @p_reason = null, @p_message = null;
 insert into @workers (WorkerId, ConsumerPriority, Knows, IsFree)
 select w.WorkerId, w.ConsumerPriority,
        case when w.Kinds is null
-              or @p_kind in (select k.value collate Latin1_General_100_BIN2 from openjson(w.Kinds) as k)
+              or @p_kind in (select k.[key] collate Latin1_General_100_BIN2 from openjson(w.Kinds) as k)
             then 1 else 0 end,
        case when w.Busy < w.Slots and w.HeartbeatTime > dateadd(second, -2, @p_now) then 1 else 0 end
   from rowlease.Workers as w

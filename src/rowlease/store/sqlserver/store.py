@@ -49,7 +49,7 @@ REPEATABLE = frozenset({
     "get_request",
     "list_queues", "list_workers", "show_queue", "list_ready", "list_leases", "list_dead_letters",
     "list_loads", "list_streams", "measure_waits", "list_days", "list_kinds", "list_operations",
-    "list_batches",
+    "list_batches", "list_shared_kinds",
 })  # fmt: skip
 
 
