@@ -99,6 +99,15 @@ class Failed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled(Event):
+    """A request that was cancelled while it ran has stopped. `error` says how its task ended."""
+
+    request: LeasedRequest
+    seconds: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Abandoned(Event):
     """A request was abandoned. The attempt is not counted."""
 
@@ -119,15 +128,6 @@ class Snoozed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class KindUnknown(Event):
-    """Requests were declined, because this worker has no task of their kind.
-
-    `dead` is true if some of them became dead letters. The event is emitted once for each queue and
-    kind, and once more when there are dead letters.
-    """
-
-    queue_name: str
-@dataclass(frozen=True, slots=True)
 class KindShared(Event):
     """Another worker of the queue runs another `task` for a kind that this worker has for `own`.
 
@@ -142,6 +142,15 @@ class KindShared(Event):
     worker_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class KindUnknown(Event):
+    """Requests were declined, because this worker has no task of their kind.
+
+    `dead` is true if some of them became dead letters. The event is emitted once for each queue and
+    kind, and once more when there are dead letters.
+    """
+
+    queue_name: str
     kind: str
     dead: bool
 

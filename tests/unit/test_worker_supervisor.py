@@ -26,7 +26,7 @@ channel = socket.socket(fileno=int(sys.argv[1]))
 send = lambda **message: channel.sendall(json.dumps(message).encode() + b"\\n")
 send(report=[True, True, [], False, 2, 1, 5])
 """
-SUMMARY = Summary(3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 4.0, 2, 1.5)
+SUMMARY = Summary(3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 4.0, 2, 1.5)
 
 
 def supervisor(code: str, events: Events | None = None, **options: object) -> Supervisor:

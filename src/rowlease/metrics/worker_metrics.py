@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rowlease.events import (
     Abandoned,
     CallStuck,
+    Cancelled,
     ChildDied,
     Claimed,
     Disowned,
@@ -88,11 +89,12 @@ def count_events(events: Events, kinds: Collection[str] = ()) -> Tally:
 
     def ended(event: Event) -> None:
         assert isinstance(
-            event, Finished | Failed | Abandoned | Snoozed | LeaseLostEvent | OutcomeRefused
+            event,
+            Finished | Failed | Cancelled | Abandoned | Snoozed | LeaseLostEvent | OutcomeRefused,
         )
         labels = (event.request.queue_name, event.request.kind)
         count("rowlease_worker_outcomes_total", *labels, outcome_of(event))
-        if isinstance(event, Finished | Failed | Snoozed):
+        if isinstance(event, Finished | Failed | Cancelled | Snoozed):
             tally.observe("rowlease_worker_run_seconds", *labels, seconds=event.seconds)
 
     def other(event: Event) -> None:
@@ -111,7 +113,9 @@ def count_events(events: Events, kinds: Collection[str] = ()) -> Tally:
                 count(COUNTED_EVENTS[type(event)])
 
     events.subscribe(claimed, Claimed)
-    events.subscribe(ended, Finished, Failed, Abandoned, Snoozed, LeaseLostEvent, OutcomeRefused)
+    events.subscribe(
+        ended, Finished, Failed, Cancelled, Abandoned, Snoozed, LeaseLostEvent, OutcomeRefused
+    )
     events.subscribe(
         other, Renewed, Disowned, CallStuck, ScheduleFired, ScheduleNotFired, *COUNTED_EVENTS
     )
@@ -128,7 +132,7 @@ COUNTED_EVENTS: dict[type[Event], str] = {
 
 
 def outcome_of(
-    event: Finished | Failed | Abandoned | Snoozed | LeaseLostEvent | OutcomeRefused,
+    event: Finished | Failed | Cancelled | Abandoned | Snoozed | LeaseLostEvent | OutcomeRefused,
 ) -> str:
     """The value of the label `outcome`."""
     match event:
@@ -136,6 +140,8 @@ def outcome_of(
             return "complete"
         case Failed():
             return "dead_letter" if event.dead else "failed"
+        case Cancelled():
+            return "cancelled"
         case Abandoned():
             return "abandoned"
         case Snoozed():

@@ -14,6 +14,7 @@ class Counts:
     claimed: int = 0
     finished: int = 0
     failed: int = 0
+    cancelled: int = 0
     dead: int = 0
     abandoned: int = 0
     declined: int = 0
@@ -28,6 +29,7 @@ class Summary(NamedTuple):
         claimed: requests claimed.
         finished: requests completed.
         failed: attempts that failed.
+        cancelled: requests that were cancelled while they ran.
         dead: requests that became dead letters by an outcome of this worker.
         abandoned: requests that were handed back: prefetched ones that could not start soon, and
             those that still ran when the worker stopped.
@@ -44,6 +46,7 @@ class Summary(NamedTuple):
     claimed: int
     finished: int
     failed: int
+    cancelled: int
     dead: int
     abandoned: int
     declined: int
@@ -66,7 +69,8 @@ class Summary(NamedTuple):
         rate = self.finished / self.seconds if self.seconds else 0.0
         parts = [f"{self.finished:,} finished"]
         for name in (
-            "failed", "dead", "abandoned", "declined", "snoozed", "lost", "crashed", "undelivered",
+            "failed", "cancelled", "dead", "abandoned", "declined", "snoozed", "lost", "crashed",
+            "undelivered",
         ):  # fmt: skip
             if count := getattr(self, name):
                 word = "handed back" if name == "abandoned" else name

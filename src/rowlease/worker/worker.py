@@ -296,6 +296,7 @@ class Worker:
             claimed=counts.claimed,
             finished=counts.finished,
             failed=counts.failed,
+            cancelled=counts.cancelled,
             dead=counts.dead,
             abandoned=counts.abandoned,
             declined=counts.declined,

@@ -113,6 +113,7 @@ class Lease:
         seconds: how long the lease lasts.
         ends: when the lease ends, by `clock.now`. This time is counted from the moment before the
             claim was sent, so it is never later than the end in the database.
+        cancelled: whether its request was cancelled while it ran.
         lost: whether another worker may have claimed the request.
         start_emitted: whether the event `Started` has been emitted.
         runner: the runner that holds the request; None while none does.
@@ -120,6 +121,7 @@ class Lease:
     """
 
     __slots__ = (
+        "cancelled",
         "ends",
         "limit",
         "lost",
@@ -146,6 +148,7 @@ class Lease:
         self.retry_pause = retry_pause
         self.seconds = (request.lock_expires_time - request.locked_time).total_seconds()
         self.ends = claimed_at + self.seconds
+        self.cancelled = False
         self.lost = False
         self.start_emitted = False
         self.runner: LeaseRunner | None = None
@@ -374,6 +377,7 @@ class Leases:
                 lost.append(lease)
                 self._events.emit(LeaseLostEvent(lease.request, answer.outcome))
             if answer.outcome is Outcome.CANCEL_REQUESTED:
+                lease.cancelled = True
                 self._cancelled(lease, answer.kills)
                 self._events.emit(CancelRequested(lease.request))
         if not leases:

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from rowlease.events import (
     Abandoned,
+    Cancelled,
     Events,
     Failed,
     Finished,
@@ -57,6 +58,11 @@ class DeliveredOutcomes:
                 if answer in ACCEPTED:
                     self._counts.dead += is_dead
                     why = one.ending
+                    if one.lease.cancelled:
+                        self._counts.failed -= 1
+                        self._counts.cancelled += 1
+                        self._events.emit(Cancelled(one.lease.request, one.seconds, why.error))
+                        continue
                     self._events.emit(
                         Failed(
                             one.lease.request,
