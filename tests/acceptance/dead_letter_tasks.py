@@ -15,6 +15,16 @@ def report(request_id: int, kind: str, error: str) -> str:
     return f"{kind} {request_id}: {error}"
 
 
+@task(takes_dead_letters=True)
+def collect(request_id: int, kind: str, error: str) -> str:
+    return f"{kind} {request_id}: {error}"
+
+
+@task(max_attempts=1, time_limit=timedelta(seconds=1))
+def fall(how: str) -> None:
+    die(how)
+
+
 @task(on_dead_letter=report, max_attempts=1, time_limit=timedelta(seconds=1))
 def die(how: str) -> None:
     match how:

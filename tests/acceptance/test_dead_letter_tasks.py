@@ -12,8 +12,9 @@ from rowlease import Client, Worker, task
 from rowlease.errors import ConfigError
 from rowlease.events import Events
 from rowlease.store import Store
+from rowlease.tasks.task import Registry
 from rowlease.testing import drain
-from tests.acceptance.dead_letter_tasks import die, report
+from tests.acceptance.dead_letter_tasks import collect, die, fall, report
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 #: How many requests die in each way; `make test-long` has more.
@@ -30,17 +31,17 @@ WAYS = {
 def test_each_way_to_die_is_reported_once(store: Store, sql: Sql) -> None:
     with Client(store.dsn) as client:
         died = {
-            handle.request_id: how
+            f"{taker} {dying.name} {handle.request_id}": how
             for how in WAYS
-            for handle in client.enqueue_many([die.request(how)] * TIMES)
+            for dying, taker in ((die, "report"), (fall, "collect"))
+            for handle in client.enqueue_many([dying.request(how)] * TIMES)
         }
-    Worker(store, [die, report], burst=True, concurrency=2, events=Events()).run()
-    reports = sql("select result #>> '{}' from rowlease.queue_history where kind = 'report'")
+    Worker(store, [die, fall, report, collect], burst=True, concurrency=2, events=Events()).run()
+    reports = sql("select concat(kind, ' ', result #>> '{}') from rowlease.queue_history")
     assert len(reports) == len(died)
     for (text,) in reports:
         said, _, error = text.partition(": ")
-        how = died.pop(int(said.removeprefix("die ")))
-        assert WAYS[how] in error
+        assert WAYS[died.pop(said)] in error
 
 
 def test_a_test_sees_it_too(store: Store) -> None:
@@ -53,6 +54,7 @@ def test_a_test_sees_it_too(store: Store) -> None:
 
 def test_a_wrong_task_for_dead_letters_is_refused() -> None:
     wrong: Any = print
+    wrong_flag: Any = 7
     with pytest.raises(ConfigError, match=r"on_dead_letter is .*; it must be a task"):
         task(on_dead_letter=wrong)(test_a_test_sees_it_too)
     with pytest.raises(ConfigError, match="it must have no on_dead_letter itself"):
@@ -64,5 +66,21 @@ def test_a_wrong_task_for_dead_letters_is_refused() -> None:
     @task(on_dead_letter=greedy)
     def bad() -> None: ...
 
-    with pytest.raises(ConfigError, match=r"on_dead_letter .*called with other arguments: .*kind"):
+    with pytest.raises(ConfigError, match=r"greedy takes .*called with other arguments: .*kind"):
         Worker("postgresql://nowhere", [bad], executor="thread")
+    with pytest.raises(ConfigError, match="takes_dead_letters is 7; it must be True or False"):
+        task(takes_dead_letters=wrong_flag)(test_a_test_sees_it_too)
+    with pytest.raises(ConfigError, match="a task that takes dead letters must have none"):
+        task(takes_dead_letters=True, on_dead_letter=report)(test_a_test_sees_it_too)
+    also = task("also", takes_dead_letters=True)(report.function)
+    with pytest.raises(ConfigError, match="the tasks collect and also have takes_dead_letters"):
+        Worker("postgresql://nowhere", [collect, also], executor="thread")
+
+
+def test_one_task_takes_the_dead_letters_of_all_others() -> None:
+    assert Registry([die, fall, report, collect]).dead_letter_tasks() == {
+        "die": ("default", "report"),
+        "fall": ("default", "collect"),
+        "report": None,
+        "collect": None,
+    }

@@ -56,6 +56,8 @@ class TaskSettings:
         dead_letter_on: exceptions that make the request a dead letter, even if `retry_on` has them.
         on_dead_letter: a task that is enqueued when a request becomes a dead letter, for whatever
             reason. It is called with `request_id`, `kind` and `error` of the dead letter.
+        takes_dead_letters: whether the task is the `on_dead_letter` of all tasks of its worker that
+            have none.
         cron: the times at which workers enqueue the task: minute, hour, day, month and weekday in
             the local time of `time_zone`; a sixth field before them is for seconds. A parameter
             `scheduled_time` receives the time of the firing (ISO 8601, UTC).
@@ -90,6 +92,7 @@ class TaskSettings:
     retry_on: Exceptions = BaseException
     dead_letter_on: Exceptions = ()
     on_dead_letter: Task[..., Any] | None = None
+    takes_dead_letters: bool = False
     cron: str | None = None
     cron_arguments: dict[str, Any] | None = None
     time_zone: str = "UTC"
@@ -119,6 +122,13 @@ class TaskSettings:
         if (self.migrate is None) != (self.version == 1):
             raise self._wrong(
                 "version", "a version above 1 needs `migrate`; version 1 must not have it"
+            )
+        if self.takes_dead_letters not in (True, False):
+            raise self._wrong("takes_dead_letters", "it must be True or False")
+        if self.takes_dead_letters and self.on_dead_letter is not None:
+            raise self._wrong(
+                "on_dead_letter",
+                "a task that takes dead letters must have none, or they might not end",
             )
         if self.retry_base is not None and self.retry_pause is not None:
             raise self._wrong("retry_pause", "it cannot be combined with retry_base")
@@ -155,6 +165,7 @@ class TaskKeywords(TypedDict, total=False):
     retry_on: Exceptions
     dead_letter_on: Exceptions
     on_dead_letter: Task[..., Any] | None
+    takes_dead_letters: bool
     cron: str | None
     cron_arguments: dict[str, Any] | None
     time_zone: str

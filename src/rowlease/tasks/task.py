@@ -218,21 +218,19 @@ class Task(TaskSettings, Generic[P, R]):
                 "on_dead_letter", "it must have no on_dead_letter itself, or failures might not end"
             )
 
-    def dead_letter_task(self) -> tuple[str, str] | None:
-        """The queue and the kind of the requests for `on_dead_letter`.
+    def for_dead_letters(self) -> tuple[str, str]:
+        """The queue and the kind of the requests with which this task takes dead letters.
 
         Raises:
             ConfigError: the task does not take what it will be called with.
         """
-        if self.on_dead_letter is None:
-            return None
         try:
-            self.on_dead_letter.parameters.payload((), {"request_id": 1, "kind": "", "error": ""})
+            self.parameters.payload((), {"request_id": 1, "kind": "", "error": ""})
         except WrongArguments as error:
-            raise self._wrong(
-                "on_dead_letter", f"it is called with other arguments: {error}"
+            raise ConfigError(
+                f"task {self.name} takes dead letters, but is called with other arguments: {error}"
             ) from error
-        return self.on_dead_letter.queue or DEFAULT_QUEUE, self.on_dead_letter.name
+        return self.queue or DEFAULT_QUEUE, self.name
 
     def _exception_classes(
         self, setting: str, given: Exceptions
@@ -356,12 +354,23 @@ class Registry(dict[str, Task[..., Any]]):
                 )
 
     def dead_letter_tasks(self) -> dict[str, tuple[str, str] | None]:
-        """For each task the queue and the kind of the requests for its `on_dead_letter`, or None.
+        """For each task the queue and the kind of the requests for its dead letters, or None.
 
         Raises:
-            ConfigError: such a task does not take what it will be called with.
+            ConfigError: two tasks take the dead letters of all, or a task for dead letters does not
+                take what it will be called with.
         """
-        return {each.name: each.dead_letter_task() for each in self.values()}
+        takers = [each for each in self.values() if each.takes_dead_letters]
+        if len(takers) > 1:
+            names = " and ".join(each.name for each in takers)
+            raise ConfigError(f"the tasks {names} have takes_dead_letters; give it to one of them")
+        named = {each.on_dead_letter.name for each in self.values() if each.on_dead_letter}
+        found: dict[str, tuple[str, str] | None] = {}
+        for each in self.values():
+            own = [each.on_dead_letter] if each.on_dead_letter else takers
+            is_end = each.takes_dead_letters or each.name in named
+            found[each.name] = own[0].for_dead_letters() if own and not is_end else None
+        return found
 
     def __missing__(self, name: str) -> NoReturn:
         raise UnknownTask(self.unknown(name))
