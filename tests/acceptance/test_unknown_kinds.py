@@ -64,7 +64,7 @@ def test_a_kind_that_no_worker_knows_for_long_becomes_a_dead_letter(store: Store
     assert dead == [(0, 'for 1 s no live worker of queue "default" has known kind "nobodys"')]
 
 
-def test_two_programs_that_name_two_tasks_alike_are_told(
+def test_a_worker_and_the_doctor_name_two_programs_with_one_kind(
     dsn: str, store: Store, tmp_path: Path
 ) -> None:
     shop, blog = tmp_path / "shop", tmp_path / "blog"

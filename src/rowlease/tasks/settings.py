@@ -128,7 +128,7 @@ class TaskSettings:
         if self.takes_dead_letters and self.on_dead_letter is not None:
             raise self._wrong(
                 "on_dead_letter",
-                "a task that takes dead letters must have none, or they might not end",
+                "a task that takes dead letters must have none",
             )
         if self.retry_base is not None and self.retry_pause is not None:
             raise self._wrong("retry_pause", "it cannot be combined with retry_base")
