@@ -6,14 +6,22 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
+from rowlease.events import Finished, WorkerIdle
 from rowlease.model import NewRequest
 from rowlease.store import Store
 from rowlease.tasks.task import task
-from rowlease.worker import Worker
+from rowlease.worker import Worker, housekeeping
+from rowlease.worker.claims.outcomes import MANY_BATCHES
+from tests.acceptance.workers import working
 
 Sql = Callable[..., list[tuple[Any, ...]]]
+
+MEMBER = NewRequest(kind="member", payload="{}")
+CALLBACK = NewRequest(kind="callback", payload="{}")
 
 worker_of_last: list[Worker] = []
 
@@ -57,6 +65,29 @@ def test_a_worker_that_is_stopped_finishes_its_batches_before_it_ends(
     assert worker.run().finished == 1
     assert sql("select finished_time is not null from rowlease.batch") == [(True,)]
     assert sql("select due_time <= rowlease.now() from rowlease.queue") == [(True,)]
+
+
+@pytest.mark.parametrize("batches", [1, 2 * MANY_BATCHES])
+def test_what_waits_for_a_batch_starts_without_housekeeping(
+    store: Store, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    for pause in ("MAINTAIN", "MAINTAIN_IDLE"):
+        monkeypatch.setattr(housekeeping, pause, 3600.0)
+    store.configure_queue("other")
+    settings = {"executor": "thread", "concurrency": 2, "poll": timedelta(hours=1)}
+    with (
+        working(store, [callback], queues=["other"], **settings) as (_, follows),
+        working(store, [member], queues=["default"], **settings) as (_, runs),
+    ):
+        for emitted in (follows, runs):
+            emitted.first(WorkerIdle, lambda event: event.announced)
+        store.pause("default")  # no member may end before the callback is there
+        for number in range(batches):
+            store.enqueue_many("default", [MEMBER] * 3, batch_id=f"{number}")
+            store.enqueue_many("other", [CALLBACK], after=f"{number}")
+        store.resume("default")
+        for _ in range(batches):
+            follows.first(Finished)
 
 
 def test_a_program_waits_for_a_batch_whose_last_worker_was_killed(store: Store) -> None:

@@ -453,3 +453,15 @@ def test_producers_and_workers_have_separate_notifications(store: Session) -> No
         store.claim()
         assert room() == ["default"]
         assert not work.wait(timedelta(0))
+
+
+def test_the_end_of_a_batch_notifies_the_workers_of_what_waits_for_it(
+    store: Session, emitted: Emitted, idle: None
+) -> None:
+    store.configure_queue("mail")
+    store.enqueue_many("mail", [NewRequest(kind="a")], batch_id="b")
+    store.enqueue_many("default", [NewRequest(kind="a")], after="b")
+    store.complete(store.dequeue("w", ["mail"], 1).requests)
+    emitted()
+    store.finish_batches("b")
+    assert emitted() == ["default"]

@@ -39,13 +39,21 @@ from rowlease.events import (
 )
 from rowlease.model import Claim, Failure, Outcome
 from rowlease.worker import attempt
-from rowlease.worker.attempt import Returned
+from rowlease.worker.attempt import NOTHING, Returned
 from rowlease.worker.claims.exchanger import MANY_LEFT_SECONDS
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.listener import Listener
-from rowlease.worker.claims.outcomes import FEW, REMEMBERED_KINDS, Ended, Outcomes
+from rowlease.worker.claims.outcomes import (
+    FEW,
+    MANY_BATCHES,
+    REMEMBERED_KINDS,
+    DeliveredOutcomes,
+    Ended,
+    Outcomes,
+)
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
 from rowlease.worker.claims.receiver_state import FLOOR_DROPPED
+from rowlease.worker.summary import Counts
 from rowlease.worker.timings import REFUSAL_TOLERATED
 from tests.unit.receiver_world import AT, EMPTY, UNKNOWN_KIND, World, found, request, world
 
@@ -848,3 +856,19 @@ def test_a_listener_announces_when_asked_and_reconnects_after_a_loss(
     assert emitted == [NotificationsLost("cut off"), NotificationsLost("cut off")]
     assert checked == [None, [7], [8], None, None, [9]]
     assert not store.listener.is_announced
+
+
+def test_a_worker_asks_for_the_batches_of_which_it_runs_no_request_and_for_all_if_many() -> None:
+    delivered = DeliveredOutcomes(Counts(), Events())
+
+    def done(*batches: str | None) -> None:
+        for batch_id in batches:
+            member = request(1)._replace(load_id=batch_id)
+            delivered.done([Ended(Lease(member, 0, None, 0.0), NOTHING, 0.0)], [Outcome.OK])
+
+    done("a", "b", None)
+    assert delivered.take_batches([request(2)._replace(load_id="b")]) == ["a"]
+    assert delivered.take_batches([]) == ["b"]
+    assert delivered.take_batches([]) == []
+    done(*map(str, range(MANY_BATCHES + 1)))
+    assert delivered.take_batches([]) == [None]

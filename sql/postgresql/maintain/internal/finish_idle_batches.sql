@@ -21,6 +21,8 @@ declare
      where b.num_live = 0 and b.finished_time is null
        and b.batch_id = coalesce(p_batch_id, b.batch_id)
      order by b.batch_id limit p_limit for update skip locked);
+  v_names text[];
+  v_name  text;
   v_due   bigint := 0;
   v_count bigint := 0;
 begin
@@ -31,15 +33,20 @@ begin
         from rowlease.batch_wait w
         join rowlease.queue q on q.request_id = any(array[w.request_id])
        where w.batch_id = any(v_ids) and q.status || '' = 'Scheduled' and q.due_time = c_waits
-       limit p_limit for no key update of q skip locked)
-    update rowlease.queue q
-       set due_time = p_now,
-           headers = rowlease_internal.batch_headers(
-             q.headers, b.batch_id, b.num_complete, b.num_failed,
-             b.num_requests - b.num_complete - b.num_failed)
-      from due d join rowlease.batch b on b.batch_id = d.batch_id
-     where q.request_id = any(array[d.request_id]);
-    get diagnostics v_due = row_count;
+       limit p_limit for no key update of q skip locked),
+    made as (
+      update rowlease.queue q
+         set due_time = p_now,
+             headers = rowlease_internal.batch_headers(
+               q.headers, b.batch_id, b.num_complete, b.num_failed,
+               b.num_requests - b.num_complete - b.num_failed)
+        from due d join rowlease.batch b on b.batch_id = d.batch_id
+       where q.request_id = any(array[d.request_id])
+      returning q.queue_name)
+    select count(*), array_agg(distinct m.queue_name) into v_due, v_names from made m;
+    foreach v_name in array coalesce(v_names, '{}') loop
+      perform rowlease_internal.wake_workers(v_name, false);
+    end loop;
     delete from rowlease.batch_wait w
      where w.batch_id = any(v_ids)
        and not exists (select from rowlease.queue q

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from rowlease.clock import now
-from rowlease.errors import StoreError
+from rowlease.errors import RowleaseError, StoreError
 from rowlease.events import Claimed, Disowned, Events, OutcomeRefused
 from rowlease.model import Claim, Failure, LeasedRequest, Outcome
 from rowlease.store import Store
@@ -148,6 +149,16 @@ class Exchanger:
     def drop_floor(self) -> None:
         """Have the next claim made without a floor."""
         self._floor = None
+
+    def finish_batches(self) -> int:
+        """Finish the batches that may have ended with outcomes of this worker.
+
+        `maintain` finishes what this misses.
+        """
+        batches = self._delivered.take_batches(self._leases.requests())
+        with suppress(RowleaseError):
+            return sum(self._store_with_timeout().finish_batches(one) for one in batches)
+        return 0
 
     def exchange(
         self, limit: int, slots: int, *, leaves_many: bool = False

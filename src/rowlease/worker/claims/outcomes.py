@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,6 +27,8 @@ ACCEPTED = (Outcome.OK, Outcome.REPEAT)
 #: The number of unknown kinds that are remembered, to emit each once. Producers may make up any
 #: number of names.
 REMEMBERED_KINDS = 1000
+#: The number of batches from which on the worker looks at all batches, in place of each.
+MANY_BATCHES = 8
 
 
 class DeliveredOutcomes:
@@ -40,9 +42,26 @@ class DeliveredOutcomes:
         self._events = events
         self._lock = threading.Lock()
         self._emitted: dict[KindUnknown, None] = {}  # a set that knows its oldest element
+        self._batches: set[str] = set()
+
+    def take_batches(self, held: Iterable[LeasedRequest]) -> list[str] | list[None]:
+        """The batches whose requests have ended since the last call, and that these have not.
+
+        None means all batches.
+        """
+        with self._lock:
+            running = {one.load_id for one in held}
+            ended, self._batches = self._batches - running, self._batches & running
+        return [*ended] if len(ended) < MANY_BATCHES else [None]
+
+    def _note_batches(self, ended: Sequence[Ended[Any]]) -> None:
+        if len(self._batches) < MANY_BATCHES:
+            ids = (one.lease.request.load_id for one in ended)
+            self._batches.update(batch_id for batch_id in ids if batch_id is not None)
 
     def done(self, done: Sequence[Ended[Returned]], answers: Sequence[Outcome]) -> None:
         with self._lock:
+            self._note_batches(done)
             self._counts.finished += self._count_accepted([one.lease for one in done], answers)
             if self._events.has_subscriber(Finished):
                 for one, answer in zip(done, answers, strict=True):
@@ -53,6 +72,7 @@ class DeliveredOutcomes:
         self, failed: Sequence[Ended[Failure]], answers: Sequence[Outcome], dead: Sequence[bool]
     ) -> None:
         with self._lock:
+            self._note_batches(failed)
             self._counts.failed += self._count_accepted([one.lease for one in failed], answers)
             for one, answer, is_dead in zip(failed, answers, dead, strict=True):
                 if answer in ACCEPTED:

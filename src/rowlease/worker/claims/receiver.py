@@ -305,6 +305,10 @@ class Receiver:
         self._last_empty = now()
         if claim.requests:
             self._next_claim.mark_unsure()
+        elif self._exchanger.finish_batches():
+            self._next_claim.at_once()
+            self._on(Trigger.LAST)
+            return
         elif self._drained and self._slots.held == 0 and not self._exchanger.undelivered:
             if not self._exchanger.claimed_without_floor:
                 self._exchanger.drop_floor()
