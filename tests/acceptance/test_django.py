@@ -97,7 +97,7 @@ def configure(project: Project, dsn: str, page: str) -> None:
 
 @pytest.fixture
 def page(repository: Path) -> list[str]:
-    """The settings, the tasks and the tests of the page."""
+    """The settings, the tasks, the database for development and the tests of the page."""
     section = (repository / "docs" / "integrations.md").read_text().partition("\n## Django\n")[2]
     return re.findall(r"^```python\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S)
 
@@ -170,7 +170,7 @@ ADMIN = """
 def test_the_project_of_the_page_migrates_tests_and_works(
     project: Project, page: list[str], empty_dsn: str
 ) -> None:
-    settings, tasks, tests = page
+    settings, tasks, _, tests = page
     option = '"OPTIONS": {"dashboard_url": "https://jobs.example/"}, "QUEUES"'
     configure(project, empty_dsn, settings.replace('"QUEUES"', option))
     sends = '    if "@" not in to:\n        raise ValueError("no address")\n    return'
@@ -202,9 +202,10 @@ def test_the_project_of_the_page_migrates_tests_and_works(
 
 
 def test_what_is_wrong_is_said_in_one_sentence(
-    project: Project, page: list[str], empty_dsn: str
+    project: Project, page: list[str], empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, tasks, _ = page
+    settings, tasks, database, _ = page
+    monkeypatch.setenv("ROWLEASE_DSN", empty_dsn)
     if project.package == "django_tasks":
         settings = "INSTALLED_APPS += ['django_tasks']\n" + settings
     assert "Unknown command: 'rowlease_worker'" in project.manage("rowlease_worker", code=1)
@@ -215,7 +216,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     for command in ("migrate", "rowlease_worker"):
         (line,) = project.manage(command, "--skip-checks", code=1, **lite).splitlines()
         assert needs in line
-    configure(project, empty_dsn, settings)
+    configure(project, "postgresql://no@nowhere/no", settings + database)
     (line,) = project.manage("rowlease_worker", "--burst", code=2).splitlines()
     assert "no application has a task" in line
     project.write("shop/tasks.py", tasks)

@@ -40,6 +40,8 @@ MAX_START_ATTEMPTS = 3
 MAX_LOG_BYTES = 10 * 2**20
 #: The environment variables that the server inherits: where programs and libraries are.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+#: The option with which libpq and JDBC send no password to who is not the server.
+PROOF_OF_SERVER = "require_auth=scram-sha-256"
 
 
 @contextmanager
@@ -282,16 +284,14 @@ def _dsn(order: Order, port: int, database: str) -> str:
         raise _wrong_password(order, f"cannot be read ({error.strerror})") from error
     if not re.fullmatch("[0-9a-f]{48}", password):
         raise _wrong_password(order, "was not written by rowlease")
-    # Another program may take the port while no server runs. It must not get the password, and it
-    # must not pass on to the server what a client says. It cannot take the socket.
+    # Another program may take the port while no server runs. It must not pass on to the server what
+    # a client says, and must not get the password. It cannot take the socket.
     path = order.socket(port)
     if path and path.exists():
-        address, place = "", f"host={quote(os.fsencode(path.parent))}&port={port}&"
+        address, options = "", f"host={quote(os.fsencode(path.parent))}&port={port}"
     else:
-        address, place = f"127.0.0.1:{port}", ""
-    return (
-        f"postgresql://rowlease:{password}@{address}/{database}?{place}require_auth=scram-sha-256"
-    )
+        address, options = f"127.0.0.1:{port}", PROOF_OF_SERVER
+    return f"postgresql://rowlease:{password}@{address}/{database}?{options}"
 
 
 def _wrong_password(order: Order, why: str) -> ConfigError:
@@ -315,7 +315,8 @@ def over_tcp(dsn: str) -> str:
     if folder.name != "socket" or not folder.with_name("keeper.lock").exists():
         return dsn
     address = f"{parts.netloc}127.0.0.1:{options.pop('port')}"
-    return parts._replace(netloc=address, query=urlencode(options)).geturl()
+    query = "&".join([PROOF_OF_SERVER, urlencode(options)]).removesuffix("&")
+    return parts._replace(netloc=address, query=query).geturl()
 
 
 def _log_end(order: Order) -> str:
