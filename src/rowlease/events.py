@@ -116,10 +116,7 @@ class Abandoned(Event):
 
 @dataclass(frozen=True, slots=True)
 class Snoozed(Event):
-    """A request is due again in `after`, and no attempt is counted.
-
-    Its task has snoozed it; or the request is a suspect, and could not run alone in time.
-    """
+    """A request is due again: its task has snoozed it, or it was a suspect that had to wait."""
 
     request: LeasedRequest
     seconds: float
@@ -129,11 +126,7 @@ class Snoozed(Event):
 
 @dataclass(frozen=True, slots=True)
 class KindShared(Event):
-    """Another worker of the queue runs another `task` for a kind that this worker has for `own`.
-
-    Each may get requests that are meant for the other. The task in two versions, during a deploy,
-    looks the same if its parameters or its place have changed.
-    """
+    """Another worker of the queue has another `task` for a kind than this one's `own`."""
 
     queue_name: str
     kind: str
@@ -146,8 +139,7 @@ class KindShared(Event):
 class KindUnknown(Event):
     """Requests were declined, because this worker has no task of their kind.
 
-    `dead` is true if some of them became dead letters. The event is emitted once for each queue and
-    kind, and once more when there are dead letters.
+    It is emitted once for each queue and kind, and once more, `dead`, when some are dead letters.
     """
 
     queue_name: str

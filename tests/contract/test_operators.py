@@ -447,7 +447,7 @@ def beat(
 ) -> None:
     store.worker_heartbeat(
         name, host="h", pid=1, version="1", queues=["default"], slots=1, busy=busy,
-        consumer_priority=priority, kinds=kinds and dict.fromkeys(kinds, "app"),
+        consumer_priority=priority, kinds=None if kinds is None else dict.fromkeys(kinds, "app"),
     )  # fmt: skip
 
 

@@ -30,7 +30,6 @@ from rowlease.model import (
     Outcome,
     QueueState,
     Request,
-    SharedKind,
     Step,
     StreamState,
     Touched,
@@ -115,10 +114,6 @@ class OperateCalls(Calls):
             )
             for row in self._rows(WORKER_COLUMNS, "list_workers")
         ]
-
-    def list_shared_kinds(self) -> list[SharedKind]:
-        """The kinds that live workers of one queue have for different tasks."""
-        return self._values(SharedKind, "list_shared_kinds")
 
     def list_ready(self, queue: str, *, limit: int = 20) -> list[NextRequest]:
         """The requests of a queue that claims take next, at most 1,000."""

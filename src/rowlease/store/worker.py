@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from rowlease.model import SharedKind
 from rowlease.store.calls import Calls
 
 
@@ -59,6 +60,10 @@ class WorkerCalls(Calls):
             p_task_queues=[one and one[0] for one in tasks.values()],
             p_task_kinds=[one and one[1] for one in tasks.values()],
         )
+
+    def list_shared_kinds(self) -> list[SharedKind]:
+        """The kinds that live workers of one queue have for different tasks."""
+        return self._values(SharedKind, "list_shared_kinds")
 
     def remove_worker(self, worker_id: str) -> None:
         """Unregister a worker."""

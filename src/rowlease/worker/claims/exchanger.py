@@ -1,7 +1,6 @@
 """The exchanger delivers outcomes to the database and claims requests, in one call where it can.
 
-Only this module calls the routines that end leases or claim requests. It also disowns the leases of
-claims whose answers were lost.
+Only this module calls the routines that end leases, claim requests, or disown lost claims.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class LostClaims:
 
 #: The maximum number of requests in one claim.
 MAX_LIMIT = 10_000
-#: The seconds of a lease by the default of queues. Deadlines are computed from it until the first
-#: claim shows how long leases are, so that a dead connection does not delay that claim for long.
+#: The default lease of queues, from which deadlines are computed until the first claim.
 DEFAULT_LEASE = 30.0
 #: Seconds for which claims leave more than FEW outcomes to the outcome sender.
 MANY_LEFT_SECONDS = 0.1
@@ -113,8 +111,7 @@ class Exchanger:
         self._lock = threading.Lock()
         #: Outcomes that no call of `exchange` is sending yet.
         self._waiting = Outcomes()
-        #: One entry for each call of `exchange` in progress. The key has the outcomes that the
-        #: database has not answered yet. The value has all outcomes with which the call began.
+        #: For each call of `exchange` in progress: its outcomes without an answer, and all of them.
         self._sending: dict[Outcomes, Outcomes] = {}
         self.lost_claims = LostClaims(worker_id, events)
         self.waiting_since: float | None = None
@@ -125,9 +122,8 @@ class Exchanger:
         """Send these outcomes with the next exchange.
 
         Args:
-            over: the leases that end with these outcomes. The leases are dropped and the outcomes
-                added under one lock, so that `disown` finds each request either among the held
-                leases or among the outcomes.
+            over: the leases that end with these outcomes, dropped under the same lock, so that
+                `disown` finds each request among the held leases or among the outcomes.
         """
         with self._lock:
             self._leases.drop(over)
@@ -151,12 +147,9 @@ class Exchanger:
         self._floor = None
 
     def finish_batches(self) -> int:
-        """Finish the batches that may have ended with outcomes of this worker.
-
-        `maintain` finishes what this misses.
-        """
-        batches = self._delivered.take_batches(self._leases.requests())
+        """Finish batches that may have ended with outcomes of this worker."""
         with suppress(RowleaseError):
+            batches = self._delivered.take_batches(self._leases.requests())
             return sum(self._store_with_timeout().finish_batches(one) for one in batches)
         return 0
 

@@ -121,18 +121,9 @@ class Lease:
     """
 
     __slots__ = (
-        "cancelled",
-        "ends",
-        "limit",
-        "lost",
-        "number",
-        "request",
-        "retry_pause",
-        "runner",
-        "seconds",
-        "start_emitted",
-        "task_number",
-    )
+        "cancelled", "ends", "limit", "lost", "number", "request", "retry_pause", "runner",
+        "seconds", "start_emitted", "task_number",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -216,6 +216,7 @@ class Dispatcher:
             self._cancelled[lease] = min(ends, self._cancelled.get(lease, math.inf))
         for lease, ends in tuple(self._cancelled.items()):
             if runner := running.get(lease):
+                lease.stop()  # it may have begun after `cancel`
                 if at >= ends or runner.cancels(lease):
                     runner.end(lease, "was given up because its request was cancelled")
                 else:
