@@ -87,7 +87,9 @@ def test_a_queue_is_drained_by_all_executors(
     place = place.set(password=secret)
     answer = two_executors.work(TASKS, place.render_as_string(hide_password=False), executors=2)
     assert answer["summary"] | {"seconds": 0, "task_seconds": 0} == {
-        **dict.fromkeys(("abandoned", "declined", "snoozed", "lost", "crashed", "undelivered"), 0),
+        **dict.fromkeys(
+            ("abandoned", "cancelled", "declined", "snoozed", "lost", "crashed", "undelivered"), 0
+        ),
         "dead": 1,
         **{"claimed": 61, "finished": 60, "failed": 1, "slots": 2, "seconds": 0, "task_seconds": 0},
     }
