@@ -13,6 +13,7 @@ from rowlease.errors import ConfigError, InvalidRequest, StoreUnavailable
 from rowlease.model import NewRequest
 from rowlease.spark import enqueue, read_requests
 from rowlease.spark.jdbc import literal
+from rowlease.spark.jdbc_reader import id_ranges
 from rowlease.store import Store, open_store
 from tests.conftest import in_database, scratch_database
 
@@ -81,6 +82,24 @@ def test_partitions_cover_every_request_once(spark: Any, filled: str, partitions
     assert len(ids) == 100
     sizes = frame.groupBy(F.spark_partition_id()).count().collect()
     assert max(row["count"] for row in sizes) <= 100 // partitions + 2
+
+
+def test_no_job_runs_before_the_frame_is_used(spark: Any, filled: str) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("read", "read")
+    try:
+        read_requests(spark, filled)
+        assert list(context.statusTracker().getJobIdsForGroup("read")) == []
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+        context.setLocalProperty("spark.job.description", None)
+
+
+def test_the_server_finds_each_range_in_its_index(sql: Sql) -> None:
+    sql("set enable_seqscan = off")
+    for each in id_ranges((1, 90), 3) or []:
+        plan = str(sql(f"explain select from rowlease.queue where {each}"))
+        assert "Index Cond" in plan, (each, plan)
 
 
 def test_a_hostile_name_is_only_a_name(spark: Any, dsn: str, store: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
@@ -38,7 +39,8 @@ def read_requests(
 ) -> Any:
     """The requests of a database as a DataFrame, read in parallel over JDBC.
 
-    Rows are read lazily; only the range of request ids is read during this call. Each partition is
+    Rows are read lazily, and this call runs no Spark job. It asks the database for the range of
+    request ids over a connection of its own, so this process needs a route to it. Each partition is
     read in its own transaction. So while requests change, the result is not one snapshot: a request
     that finishes between the reads of two partitions may appear twice or not at all. Finished
     requests do not change.
@@ -153,21 +155,34 @@ def _read(
     spark: Any, dsn: str, columns: str, table: str, conditions: Sequence[str], partitions: int
 ) -> Any:
     """The columns of a table, of which `request_id` is one, read in ranges of request ids."""
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    options = {**connection_options(dsn), "fetchsize": str(FETCH_SIZE)}
-
-    def query(columns: str) -> Any:
-        dbtable = f"(select {columns} from {table}{where}) requests"  # noqa: S608
-        return spark.read.format("jdbc").options(**options, dbtable=dbtable).load()
-
+    selection = " where ".join([table, " and ".join(conditions)] if conditions else [table])
+    ranges = None
+    if partitions > 1:
+        with closing(engine_of(dsn).bulk_store("rowlease spark")) as store:
+            ranges = id_ranges(store.id_range(selection), partitions)
+    options = connection_options(dsn)
     with database_errors(dsn, "the requests could not be read"):
-        bounds = query("min(request_id) as first, max(request_id) as last").first()
-        if bounds["first"] is not None and partitions > 1:
-            options |= {
-                "partitionColumn": "request_id",
-                "lowerBound": str(bounds["first"]),
-                # Spark divides the range below this bound. The last partition has no upper end.
-                "upperBound": str(bounds["last"] + 1),
-                "numPartitions": str(partitions),
-            }
-        return query(columns)
+        return spark.read.jdbc(
+            options["url"],
+            f"(select {columns} from {selection}) requests",  # noqa: S608
+            predicates=ranges,
+            properties={**options, "fetchsize": str(FETCH_SIZE)},
+        )
+
+
+def id_ranges(ids: tuple[int, int] | None, partitions: int) -> list[str] | None:
+    """Conditions that divide request ids into ranges, all together without a bound.
+
+    Those that Spark makes of a `lowerBound` are slower: its first range is `or request_id is null`,
+    for which PostgreSQL reads the whole table.
+
+    Args:
+        ids: the first and the last id; None if there is none.
+    """
+    if ids is None:
+        return None
+    first, number = ids[0], ids[1] + 1 - ids[0]
+    bounds = sorted({first + number * n // partitions for n in range(1, partitions)} - {first})
+    at_least = ["true", *(f"request_id >= {bound}" for bound in bounds)]
+    below = [*(f"request_id < {bound}" for bound in bounds), "true"]
+    return [" and ".join(pair) for pair in zip(at_least, below, strict=True)]

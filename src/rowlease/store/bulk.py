@@ -1,4 +1,4 @@
-"""Writes many rows at once, without routines.
+"""What Spark needs of a database, without routines.
 
 The rows of a load are written to the table `lane` by COPY. No worker sees them before `promote`.
 """
@@ -37,3 +37,11 @@ class BulkStore(Store):
     @abstractmethod
     def now(self) -> datetime:
         """The current time of the database's clock."""
+
+    @abstractmethod
+    def id_range(self, selection: str) -> tuple[int, int] | None:
+        """The first and last request id of a selection of rows; None if there is no row.
+
+        Args:
+            selection: SQL from the name of the table on. It must come from this package.
+        """

@@ -36,6 +36,12 @@ class PostgresBulkStore(PostgresStore, BulkStore):
         ((now,),) = self._call("now")
         return cast("datetime", now)
 
+    def id_range(self, selection: str) -> tuple[int, int] | None:
+        query = f"select min(request_id), max(request_id) from {selection}"  # noqa: S608
+        with self._bulk() as connection:
+            found = connection.execute(query.encode()).fetchone()
+        return found if found and found[0] is not None else None
+
     def _bulk(self) -> AbstractContextManager[BoundedConnection]:
         """A connection for many rows, in a transaction."""
         return self.connection(deadlines.BULK, deadlines.BULK_AT_SERVER)
