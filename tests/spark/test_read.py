@@ -97,7 +97,7 @@ def test_no_job_runs_before_the_frame_is_used(spark: Any, filled: str) -> None:
 
 def test_the_server_finds_each_range_in_its_index(sql: Sql) -> None:
     sql("set enable_seqscan = off")
-    for each in id_ranges((1, 90), 3) or []:
+    for each in id_ranges(1, 90, 3) or []:
         plan = str(sql(f"explain select from rowlease.queue where {each}"))
         assert "Index Cond" in plan, (each, plan)
 

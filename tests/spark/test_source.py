@@ -330,6 +330,8 @@ def test_reading_is_refused_with_what_to_do(spark: Any, dsn: str) -> None:
     assert "Traceback" not in str(raised.value)
     with pytest.raises(PySparkException, match=says):
         spark.sql("create table requests using rowlease")
+    with pytest.raises(ConfigError, match=says):
+        RowleaseSource({}).reader(spark.range(0).schema)
 
 
 def test_a_new_session_finds_the_format_unregistered_and_a_thread_registers_it(

@@ -19,11 +19,24 @@ from rowlease.cli import cli
 from rowlease.spark.jdbc import connection_options
 from rowlease.store import Store
 from tests.commands import in_test
+from tests.spark.programs import run_program
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 #: The tasks that the page imports.
 TASKS = "from rowlease import task\n@task('send')\ndef send(**columns): return len(columns)\n"
 EMPTIED = "truncate rowlease.queue, rowlease.lane, rowlease.lane_part, rowlease.queue_depth"
+
+
+#: What the programs in Scala need before them.
+SCALA = """
+val url = "{url}"
+val properties = new java.util.Properties
+Seq("driver", "stringtype", "user", "password").zip(Seq({values})).foreach {{
+  case (name, value) => properties.setProperty(name, value)
+}}
+val df = spark.read.parquet("{frame}")
+df.createOrReplaceTempView("mails")
+"""
 
 
 def blocks(repository: Path, language: str) -> list[str]:
@@ -138,7 +151,7 @@ def test_the_commands_run(dsn: str, sql: Sql, mails: Any, repository: Path) -> N
 
 
 def test_the_queries_run(dsn: str, sql: Sql, mails: Any, repository: Path) -> None:
-    pool, loads, discard, load = blocks(repository, "sql")
+    _, pool, loads, discard, load = blocks(repository, "sql")
     sql("select rowlease.begin_load('mail-2026-11-21', 'mail', 'a-driver')")
     for query in (pool, loads, discard):
         sql(query.replace("%", "%%"))
@@ -150,3 +163,27 @@ def test_the_queries_run(dsn: str, sql: Sql, mails: Any, repository: Path) -> No
         (0, "ann"),
         (5, "bob"),
     ]
+
+
+@pytest.mark.timeout(300)
+def test_scala_and_spark_sql_write_loads_and_repeat_none(
+    spark: Any, dsn: str, sql: Sql, mails: Any, repository: Path, tmp_path: Path
+) -> None:
+    given = connection_options(dsn)
+    values = (given["driver"], given["stringtype"], given["user"], given["password"])
+    start = SCALA.format(
+        url=given["url"],
+        values=", ".join(f'"{value}"' for value in values),
+        frame=tmp_path / "mails.parquet",
+    )
+    (recipe,) = blocks(repository, "scala")
+    create, insert = blocks(repository, "sql")[0].strip().rstrip(";").split(";\n")
+    inserts = [f'spark.sql("""{statement}""")' for statement in (create, insert, insert)]
+    program = tmp_path / "recipe.scala"
+    program.write_text("\n".join([start, recipe, f"{{ {recipe} }}", *inserts, "System.exit(0)"]))
+    ran = run_program("spark-shell", dsn, "-i", str(program))
+    found = sql(
+        "select load_id, count(*), count(distinct payload ->> 'id'), sum(priority)"
+        " from rowlease.requests group by 1 order by 1"
+    )
+    assert found == [("mail-2026-11-22", 30, 30, 30), ("mails-2026-11-23", 30, 30, 30)], ran

@@ -159,7 +159,9 @@ def _read(
     ranges = None
     if partitions > 1:
         with closing(engine_of(dsn).bulk_store("rowlease spark")) as store:
-            ranges = id_ranges(store.id_range(selection), partitions)
+            query = f"select min(request_id), max(request_id) from {selection}"  # noqa: S608
+            first, last = store.one_row(query)
+        ranges = id_ranges(first, last, partitions)
     options = connection_options(dsn)
     with database_errors(dsn, "the requests could not be read"):
         return spark.read.jdbc(
@@ -170,19 +172,19 @@ def _read(
         )
 
 
-def id_ranges(ids: tuple[int, int] | None, partitions: int) -> list[str] | None:
+def id_ranges(first: int | None, last: int | None, partitions: int) -> list[str] | None:
     """Conditions that divide request ids into ranges, all together without a bound.
 
     Those that Spark makes of a `lowerBound` are slower: its first range is `or request_id is null`,
     for which PostgreSQL reads the whole table.
 
     Args:
-        ids: the first and the last id; None if there is none.
+        first, last: the first and the last id; None if there is none.
     """
-    if ids is None:
+    if first is None or last is None:
         return None
-    first, number = ids[0], ids[1] + 1 - ids[0]
-    bounds = sorted({first + number * n // partitions for n in range(1, partitions)} - {first})
-    at_least = ["true", *(f"request_id >= {bound}" for bound in bounds)]
-    below = [*(f"request_id < {bound}" for bound in bounds), "true"]
+    bounds = {first + (last + 1 - first) * n // partitions for n in range(1, partitions)}
+    inner = sorted(bounds - {first})
+    at_least = ["true", *(f"request_id >= {bound}" for bound in inner)]
+    below = [*(f"request_id < {bound}" for bound in inner), "true"]
     return [" and ".join(pair) for pair in zip(at_least, below, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
@@ -38,6 +39,10 @@ WRITE_OPTIONS = {"dsn", "queue", "kind", "load_id"}
 #: The options that only `batch_sink` gives.
 SINK_OPTIONS = {"stream", "batch_number", "query_id"}
 STREAM_OPTIONS = {"dsn", "queue", "kind", "stream", "checkpointlocation"}
+ONLY_WRITES = (
+    'format("rowlease") only writes; read with rowlease.spark.read_requests(spark, dsn), or the '
+    "view rowlease.requests with Spark's JDBC source"
+)
 #: The maximum length of a stream's name. The load id is this name, `/` and a batch's number.
 MAX_STREAM = 80
 
@@ -63,10 +68,11 @@ class RowleaseSource(DataSource):
 
     def schema(self) -> str:
         with one_sentence():
-            raise ConfigError(
-                'format("rowlease") only writes; read with rowlease.spark.read_requests(spark, '
-                "dsn), or the view rowlease.requests with Spark's JDBC source"
-            )
+            raise ConfigError(ONLY_WRITES)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        with one_sentence():
+            raise ConfigError(ONLY_WRITES)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         """Options: dsn, queue, kind (for rows without one), load_id; see also SINK_OPTIONS."""

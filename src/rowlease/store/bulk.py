@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from rowlease.store.store import Store
 
@@ -39,9 +40,5 @@ class BulkStore(Store):
         """The current time of the database's clock."""
 
     @abstractmethod
-    def id_range(self, selection: str) -> tuple[int, int] | None:
-        """The first and last request id of a selection of rows; None if there is no row.
-
-        Args:
-            selection: SQL from the name of the table on. It must come from this package.
-        """
+    def one_row(self, query: str) -> tuple[Any, ...]:
+        """The only row of a query, which must come from this package."""

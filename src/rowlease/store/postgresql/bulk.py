@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 import psycopg
 from psycopg import sql
@@ -36,11 +36,10 @@ class PostgresBulkStore(PostgresStore, BulkStore):
         ((now,),) = self._call("now")
         return cast("datetime", now)
 
-    def id_range(self, selection: str) -> tuple[int, int] | None:
-        query = f"select min(request_id), max(request_id) from {selection}"  # noqa: S608
+    def one_row(self, query: str) -> tuple[Any, ...]:
         with self._bulk() as connection:
-            found = connection.execute(query.encode()).fetchone()
-        return found if found and found[0] is not None else None
+            (row,) = connection.execute(query.encode()).fetchall()
+        return row
 
     def _bulk(self) -> AbstractContextManager[BoundedConnection]:
         """A connection for many rows, in a transaction."""
