@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from rowlease.events import (
+    ChildDied,
     Failed,
     Finished,
     OutcomeRefused,
@@ -151,13 +152,23 @@ def test_an_outcome_that_is_refused_in_every_form_is_dropped_and_reported(latin1
     assert left == [(poison, "Processing")]
 
 
-@pytest.mark.parametrize("form", ["no such code", "endless", "no text", "no seconds", "no number"])
+@pytest.mark.parametrize(
+    ("form", "mistake"),
+    [
+        ("no such code", "written into the pipe to its worker"),
+        ("endless", "written into the pipe to its worker"),
+        ("no number", "written into the pipe to its worker"),
+        ("no text", "answered for another"),
+        ("no seconds", "answered for another"),
+    ],
+)
 def test_a_task_that_writes_into_the_pipe_ends_only_its_own_process(
-    form: str, store: Store
+    form: str, mistake: str, store: Store
 ) -> None:
     put(store, ("write_into_pipes", f'{{"form": "{form}"}}'), ("ok", "{}"))
     with working(store, TASKS) as (_, emitted):
         assert emitted.first(Finished, lambda event: event.request.kind == "ok")
+        assert emitted.first(ChildDied).how == f"was killed because a task had {mistake}"
 
 
 def test_an_event_loop_that_a_task_has_stopped_runs_on(store: Store) -> None:
