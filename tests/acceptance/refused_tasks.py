@@ -56,7 +56,9 @@ def write_into_pipes(form: str) -> None:
         "no seconds": wire.frame(wire.answer(1, wire.RETRY, body=b"x")),
         "no number": wire.frame(wire.answer(1, wire.DONE, float("nan"))),
     }[form]
-    for fd in range(3, 32):
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd <= 2:
+            continue
         try:
             if "pipe" in os.readlink(f"/proc/self/fd/{fd}"):
                 os.write(fd, garbage)
