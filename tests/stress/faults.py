@@ -297,14 +297,14 @@ class Figures(NamedTuple):
 
 
 @contextmanager
-def running(seed: Seed, home: Path, draw: random.Random) -> Iterator[Run]:
+def running(seed: Seed, home: Path, ledger: Path, draw: random.Random) -> Iterator[Run]:
     home.mkdir()
     server = Server(seed, home / "server", more=SETTINGS)
     try:
         witness(server.ask)
         server.ask(f"select rowlease.configure_queue('default', '{QUEUE}')")
         with CutOff(server.dsn) as wire:
-            run = Run(server, wire, home / "ledger", draw)
+            run = Run(server, wire, ledger, draw)
             run.ledger.touch(0o666)
             try:
                 for executor in WORKERS:
@@ -320,11 +320,17 @@ def running(seed: Seed, home: Path, draw: random.Random) -> Iterator[Run]:
         server.kill()
 
 
-def one_round(seed: Seed, home: Path, faults: list[str], name: str) -> tuple[Figures, list[str]]:
-    """Do these faults, wait until all is done, and check; what was found, and what is broken."""
+def one_round(
+    seed: Seed, home: Path, faults: list[str], name: str, ledger: Path | None = None
+) -> tuple[Figures, list[str]]:
+    """Do these faults, wait until all is done, and check; what was found, and what is broken.
+
+    Args:
+        ledger: the file in which workers note what they were answered; None means one in `home`.
+    """
     began = time.monotonic()
     draw = random.Random(name)
-    with running(seed, home, draw) as run:
+    with running(seed, home, ledger or home / "ledger", draw) as run:
         producer = threading.Thread(target=run.produce)
         producer.start()
         until("workers work", lambda: "Report" in run.ledger.read_text(), PATIENCE)

@@ -48,7 +48,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("time", range(TIMES))
 def test_a_disk_that_is_full_breaks_no_promise(
-    time: int, seed: Seed, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+    time: int, seed: Seed, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ballast = small_disk / "ballast"
     noticed = 0
@@ -85,7 +85,8 @@ def test_a_disk_that_is_full_breaks_no_promise(
     for name, value in SMALL.items():
         monkeypatch.setitem(faults.SETTINGS, name, value)
     name = f"seed {SEED}, {FULL}, {time}"
-    found, broken = one_round(seed, small_disk / "round", [FULL] * TURNS, name)
+    ledger = tmp_path / "ledger"  # not on the disk, where a line of it would be cut off
+    found, broken = one_round(seed, small_disk / "round", [FULL] * TURNS, name, ledger)
     sys.stdout.write(f"\n{name}: {found}\n")
     assert broken == []
     assert noticed == TURNS

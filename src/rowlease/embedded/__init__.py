@@ -40,8 +40,8 @@ MAX_START_ATTEMPTS = 3
 MAX_LOG_BYTES = 10 * 2**20
 #: The environment variables that the server inherits: where programs and libraries are.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
-#: The option with which libpq and JDBC send no password to who is not the server.
-PROOF_OF_SERVER = "require_auth=scram-sha-256"
+#: The option with which libpq and JDBC send a password only to a server that proves to know it.
+PROOF_OF_SERVER = {"require_auth": "scram-sha-256"}
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def _dsn(order: Order, port: int, database: str) -> str:
     if path and path.exists():
         address, options = "", f"host={quote(os.fsencode(path.parent))}&port={port}"
     else:
-        address, options = f"127.0.0.1:{port}", PROOF_OF_SERVER
+        address, options = f"127.0.0.1:{port}", urlencode(PROOF_OF_SERVER)
     return f"postgresql://rowlease:{password}@{address}/{database}?{options}"
 
 
@@ -315,8 +315,7 @@ def over_tcp(dsn: str) -> str:
     if folder.name != "socket" or not folder.with_name("keeper.lock").exists():
         return dsn
     address = f"{parts.netloc}127.0.0.1:{options.pop('port')}"
-    query = "&".join([PROOF_OF_SERVER, urlencode(options)]).removesuffix("&")
-    return parts._replace(netloc=address, query=query).geturl()
+    return parts._replace(netloc=address, query=urlencode(PROOF_OF_SERVER | options)).geturl()
 
 
 def _log_end(order: Order) -> str:

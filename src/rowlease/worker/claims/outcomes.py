@@ -56,7 +56,7 @@ class DeliveredOutcomes:
 
     def _note_batches(self, ended: Sequence[Ended[Any]]) -> None:
         if len(self._batches) < MANY_BATCHES:
-            ids = (one.lease.request.load_id for one in ended)
+            ids = {one.lease.request.load_id for one in ended}
             self._batches.update(batch_id for batch_id in ids if batch_id is not None)
 
     def done(self, done: Sequence[Ended[Returned]], answers: Sequence[Outcome]) -> None:
