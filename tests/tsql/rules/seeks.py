@@ -30,7 +30,7 @@ LARGE = {"queue", "queuehistory", "queuedepth", "lane", "enqueuereceipt"}
 #: Tables with rows of many requests, of which no statement of a worker may scan anything, either.
 SOUGHT = LARGE | {
     "lanepart", "attempt", "operation", "requeued", "batch", "batchwait", "progress", "ratestart",
-    "unknownkind", "cancellation",
+    "unknownkind", "cancellation", "deadlettertask",
 }  # fmt: skip
 #: Folders in which each look at those tables is a seek of a named index, too; but a receipt is
 #: looked up by its key, which is all the query has.
@@ -48,6 +48,7 @@ READ_WHOLE = {
 #: Routines that change all counts of a queue, or look at all parts of the lane, and the table.
 CHANGED_WHOLE = {
     ("delete_queue", "queuedepth"), ("delete_queue", "unknownkind"), ("sweep_lane", "lanepart"),
+    ("delete_queue", "deadlettertask"),
     ("forget_stream", "load"),
 }  # fmt: skip
 MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations" / "versions"
