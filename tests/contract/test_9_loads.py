@@ -251,16 +251,18 @@ def test_of_two_attempts_that_write_one_part_the_first_counts(store: Session) ->
     assert store.rows("queue", "kind") == [("first",)] * 2
 
 
-def test_a_load_whose_keys_are_all_null_stays_in_the_lane(store: Session) -> None:
-    run = store.staged("x", [{"dedup_key": None, "group_key": None, "due_time": None}])
-    assert store.promote("x", run, 1) == Promoted(Outcome.OK, 1, 1, 0)
+def test_a_load_without_keys_that_is_due_stays_in_the_lane(store: Session, clock: Clock) -> None:
+    due = [None, clock.now - timedelta(days=1), clock.now]
+    keys = {"dedup_key": None, "group_key": None}
+    run = store.staged("x", [keys | {"due_time": each} for each in due])
+    assert store.promote("x", run, 3) == Promoted(Outcome.OK, 3, 3, 0)
     assert store.rows("queue", "kind") == []
-    assert len(store.claim(limit=9)) == 1
+    assert [held.due_time for held in store.claim(limit=9)] == [clock.now] * 3
 
 
 @pytest.mark.parametrize(
     "column",
-    [{"dedup_key": "k"}, {"group_key": "g"}, {"due_time": datetime(2000, 1, 1, tzinfo=UTC)}],
+    [{"dedup_key": "k"}, {"group_key": "g"}, {"due_time": datetime(2100, 1, 1, tzinfo=UTC)}],
 )
 def test_a_load_with_one_such_row_moves_into_the_queue(
     store: Session, column: dict[str, Any]

@@ -13,8 +13,9 @@
 --           take_batches, add_distinct and add_staged
 -- why:      the load's row makes a second call return the counts of the first, and keeps the rows as
 --           they are: end_part waits for it. Several attempts of a Spark task may each have written a
---           part; the driver knows which one counts. Rows without keys, groups and due times stay
---           where they are; all others move into queue, in the order of their parts.
+--           part; the driver knows which one counts. If no row has a key or a
+--           group and all are due, the rows stay where they are; else all move into queue, in the order
+--           of their parts.
 create or replace function rowlease.promote(
   p_load_id text, p_run_number bigint, p_expected_rows bigint, p_parts bigint[] default null,
   p_num_clamped bigint default 0

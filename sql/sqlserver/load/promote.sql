@@ -10,9 +10,9 @@
 --           has any; as add_staged
 -- why:      the load's row makes a second call return the counts of the first. A transaction that has
 --           written rows of the run and is still open is waited for, at most 10 s. Several attempts of a
---           Spark task may each have written a part; the driver knows which one counts. Rows without
---           keys, groups and due times stay where they are; all others move into Queue, in the order of
---           their parts. sweep_lane deletes what is left behind, in steps: the transaction locks each
+--           Spark task may each have written a part; the driver knows which one counts. If no row has
+--           a key or a group and all are due, the rows stay where they are; else all move into Queue, in
+--           the order of their parts. sweep_lane deletes what is left behind, in steps: the transaction locks each
 --           request that it inserts, and should not lock each row that it leaves, too.
 create or alter procedure rowlease.promote
   @p_load_id nvarchar(400), @p_run_number bigint, @p_expected_rows bigint, @p_parts nvarchar(max) = null,

@@ -13,14 +13,14 @@ create or alter trigger rowlease.end_part on rowlease.Lane after insert
 as
 set nocount on;
 set xact_abort on;
-declare @run bigint, @part bigint, @counts bit, @kind nvarchar(max), @payload nvarchar(max), @priority int;
+declare @now datetime2(6) = rowlease.now(), @run bigint, @part bigint, @counts bit, @kind nvarchar(max), @payload nvarchar(max), @priority int;
 declare @parts table (
   RunNumber bigint not null, Part bigint not null, Priority smallint not null, NumRows bigint not null,
   FirstId bigint not null, LastId bigint not null, ToQueue bit not null,
   primary key (RunNumber, Part, Priority));
 insert into @parts (RunNumber, Part, Priority, NumRows, FirstId, LastId, ToQueue)
 select i.RunNumber, i.Part, i.Priority, count_big(*), min(i.RequestId), max(i.RequestId),
-       max(case when i.DueTime is null and i.DedupKey is null and i.GroupKey is null then 0 else 1 end)
+       max(case when i.DedupKey is not null or i.GroupKey is not null or i.DueTime > @now then 1 else 0 end)
   from inserted as i group by i.RunNumber, i.Part, i.Priority;
 if exists (select 1 from inserted as i where datalength(i.Kind) > datalength(rtrim(i.Kind))
               or datalength(i.DedupKey) > datalength(rtrim(i.DedupKey))

@@ -20,6 +20,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 as $$
 declare
   c_priorities constant smallint[] := array(select generate_series(0, 255));
+  v_now timestamptz := rowlease.now();
 begin
   perform rowlease_internal.check_names(new.payload);
   perform from rowlease.load l
@@ -34,7 +35,8 @@ begin
   insert into rowlease.lane_part (
     run_number, priority, part, writer, num_rows, first_id, last_id, to_queue)
   select new.run_number, r.priority, new.part, new.writer, count(*), min(r.request_id),
-         max(r.request_id), bool_or(num_nonnulls(r.due_time, r.dedup_key, r.group_key) > 0)
+         max(r.request_id), bool_or(
+           num_nonnulls(r.dedup_key, r.group_key) > 0 or (r.due_time > v_now) is true)
     from rowlease.lane r
    where r.writer = new.writer and r.run_number = new.run_number and r.part = new.part
    group by r.priority
