@@ -10,6 +10,7 @@ import pytest
 
 from rowlease.errors import RoutineError
 from rowlease.model import Failure, Held, LeasedRequest, Outcome
+from tests.contract.lane import named, promoted
 from tests.contract.sessions import Clock, Session
 
 pytestmark = pytest.mark.both_ways
@@ -334,3 +335,30 @@ def test_a_delayed_renewal_makes_no_lease_shorter(
     (renewal,) = delayed.result()
     assert renewal.lock_expires_time is not None
     assert renewal.lock_expires_time >= answered + timedelta(seconds=30)
+
+
+@pytest.mark.only_on("postgresql", why="its tables can be locked against writers alone")
+@pytest.mark.parametrize("policy", ["strict", "weighted"])
+@pytest.mark.parametrize("place", ["one", "some", "lane", "before the lane"])
+def test_a_claim_that_is_delayed_gives_the_whole_lease(
+    store: Session, another: Callable[[], Session], place: str, policy: str
+) -> None:
+    """It counts from the write of its row; a worker counts from before its call."""
+    dba, worker = another(), another()
+    for session in (store, dba, worker):
+        session.freeze(None)
+    store.configure_queue("default", policy=policy)
+    if place != "lane":
+        store.put(2)
+    if place.endswith("lane"):
+        promoted(store, "load", named("a", "b"))
+    dba.begin()
+    dba.execute("lock table rowlease.queue in share mode")
+    delayed = worker.waiting(lambda: worker.claim(limit=1 if place == "one" else 4))
+    answered = dba.now()
+    dba.commit()
+    claimed = delayed.result()
+    assert len(claimed) == {"one": 1, "before the lane": 4}.get(place, 2)
+    for held in claimed:
+        assert held.locked_time >= answered
+        assert held.lock_expires_time - held.locked_time == timedelta(seconds=30)

@@ -21,7 +21,9 @@
 --           the snapshot and the lock; the next claim leases that row. Requests past the first
 --           p_slots (default: p_limit) are prefetched: they have not started. A token grows by a
 --           random number up to 2^32: after a failover or a restore, a claim that was lost and a
---           new claim of the same id have different tokens.
+--           new claim of the same id have different tokens. A lease counts from the write of its row,
+--           as in renew: a call may be delayed. The row of a single request reads the clock more than
+--           once, so the answer subtracts the lease from its end: workers compare lengths.
 --           While a transaction that sends no notification is committing requests, wait_ms is at
 --           most 20 (next_commit).
 create or replace function rowlease.dequeue(
@@ -87,16 +89,16 @@ begin
     if v_look.in_lane then
       return query
         select d.* from rowlease_internal.lease_from_lane(
-          p_worker_id, v_queue, v_now, v_lease_ms, v_left, v_slots - p_limit + v_left,
+          p_worker_id, v_queue, v_lease_ms, v_left, v_slots - p_limit + v_left,
           v_look.first_priority, v_look.first_time, v_look.first_id) d;
       get diagnostics v_num = row_count;
       v_left := v_left - v_num;
     end if;
     if v_left = 1 and v_look.first_priority is not null then
       update rowlease.queue q
-         set status = 'Processing', locked_by = p_worker_id, locked_time = v_now,
-             lock_expires_time = v_now + v_lease_ms * interval '1 ms',
-             started_time = case when v_slots >= p_limit then v_now end,
+         set status = 'Processing', locked_by = p_worker_id, locked_time = rowlease.now(),
+             lock_expires_time = rowlease.now() + v_lease_ms * interval '1 ms',
+             started_time = case when v_slots >= p_limit then rowlease.now() end,
              lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
              num_attempts = q.num_attempts + 1
        where q.request_id = (
@@ -106,8 +108,9 @@ begin
                 order by p.priority desc, p.due_time, p.request_id
                 limit 1 for no key update skip locked)
       returning q.request_id, q.queue_name, q.kind, q.priority, q.requested_time, q.due_time,
-                q.locked_time, q.lock_expires_time, q.lock_token, q.num_attempts, q.max_attempts,
-                q.num_crashes, q.group_key, q.load_id, q.payload, q.headers
+                q.lock_expires_time - v_lease_ms * interval '1 ms', q.lock_expires_time,
+                q.lock_token, q.num_attempts, q.max_attempts, q.num_crashes, q.group_key,
+                q.load_id, q.payload, q.headers
            into request_id, queue_name, kind, priority, requested_time, due_time, locked_time,
                 lock_expires_time, lock_token, num_attempts, max_attempts, num_crashes, group_key,
                 load_id, payload, headers;
@@ -124,7 +127,7 @@ begin
     elsif v_left > 0 and v_look.first_priority is not null then
       return query
         with picked as materialized (
-          select p.tid, row_number() over () as place
+          select p.tid, row_number() over () as place, (select rowlease.now()) as written
             from (select q.ctid as tid from rowlease.queue q
                    where q.queue_name = v_queue and q.status = 'Pending'
                      and not q.group_blocked and not q.returned
@@ -133,9 +136,9 @@ begin
                    limit v_left for no key update skip locked) p),
         claimed as (
           update rowlease.queue q
-             set status = 'Processing', locked_by = p_worker_id, locked_time = v_now,
-                 lock_expires_time = v_now + v_lease_ms * interval '1 ms',
-                 started_time = case when p.place <= v_slots - p_limit + v_left then v_now end,
+             set status = 'Processing', locked_by = p_worker_id, locked_time = p.written,
+                 lock_expires_time = p.written + v_lease_ms * interval '1 ms',
+                 started_time = case when p.place <= v_slots - p_limit + v_left then p.written end,
                  lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
                  num_attempts = q.num_attempts + 1
             from picked p

@@ -99,5 +99,5 @@ begin
     return;
   end if;
   perform rowlease_internal.lease_found(
-    p_queue_name, p_worker_id, p_now, p_lease_ms, p_slots, leased, v_rows, p_loads);
+    p_queue_name, p_worker_id, p_lease_ms, p_slots, leased, v_rows, p_loads);
 end $$;

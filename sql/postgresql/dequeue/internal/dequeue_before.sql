@@ -1,14 +1,14 @@
 -- dequeue_before: lease the first requests of a queue that go before a block of its lane.
--- params:   p_worker_id text, p_queue_name text, p_now timestamptz, p_lease_ms bigint,
---           p_limit integer, p_slots integer, p_priority smallint, p_time timestamptz, p_place bigint
+-- params:   p_worker_id text, p_queue_name text, p_lease_ms bigint, p_limit integer, p_slots integer,
+--           p_priority smallint, p_time timestamptz, p_place bigint
 --           (the block's priority, and its place among requests of that priority)
 -- returns:  one row per leased request in claim order, as dequeue
 -- errors:   none
 -- locks:    rows of queue, exclusive, in claim order, skipping locked ones
 -- why:      as dequeue, in two ranges of the index on waiting requests.
 create or replace function rowlease_internal.dequeue_before(
-  p_worker_id text, p_queue_name text, p_now timestamptz, p_lease_ms bigint, p_limit integer,
-  p_slots integer, p_priority smallint, p_time timestamptz, p_place bigint
+  p_worker_id text, p_queue_name text, p_lease_ms bigint, p_limit integer, p_slots integer,
+  p_priority smallint, p_time timestamptz, p_place bigint
 ) returns table (
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
@@ -20,7 +20,7 @@ as $$
 begin
   return query
     with picked as materialized (
-      select p.request_id, row_number() over () as place
+      select p.request_id, row_number() over () as place, (select rowlease.now()) as written
         from (select f.request_id from (
                 select q.request_id from rowlease.queue q
                  where q.queue_name = p_queue_name and q.status = 'Pending'
@@ -37,9 +37,9 @@ begin
                limit p_limit) p),
     claimed as (
       update rowlease.queue q
-         set status = 'Processing', locked_by = p_worker_id, locked_time = p_now,
-             lock_expires_time = p_now + p_lease_ms * interval '1 ms',
-             started_time = case when p.place <= p_slots then p_now end,
+         set status = 'Processing', locked_by = p_worker_id, locked_time = p.written,
+             lock_expires_time = p.written + p_lease_ms * interval '1 ms',
+             started_time = case when p.place <= p_slots then p.written end,
              lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
              num_attempts = q.num_attempts + 1
         from picked p

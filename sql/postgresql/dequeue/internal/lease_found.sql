@@ -1,5 +1,5 @@
 -- lease_found: lease requests that a claim has found and locked.
--- params:   p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint, p_slots integer,
+-- params:   p_queue_name text, p_worker_id text, p_lease_ms bigint, p_slots integer,
 --           p_request_ids bigint[], p_rows tid[] (for each request: its row of the lane, or null),
 --           p_loads rowlease.load[] (those in the lane)
 -- returns:  void
@@ -9,7 +9,7 @@
 --           random number up to 2^32, so that after a failover or a restore, a lost claim and a new
 --           claim of the same id have different tokens.
 create or replace function rowlease_internal.lease_found(
-  p_queue_name text, p_worker_id text, p_now timestamptz, p_lease_ms bigint, p_slots integer,
+  p_queue_name text, p_worker_id text, p_lease_ms bigint, p_slots integer,
   p_request_ids bigint[], p_rows tid[], p_loads rowlease.load[]
 ) returns void
 language plpgsql
@@ -21,13 +21,15 @@ begin
   if num_nonnulls(variadic p_rows) < cardinality(p_request_ids) then
     with claimed as (
       update rowlease.queue q
-         set status = 'Processing', locked_by = p_worker_id, locked_time = p_now,
-             lock_expires_time = p_now + p_lease_ms * interval '1 ms',
-             started_time = case when l.place <= p_slots then p_now end,
+         set status = 'Processing', locked_by = p_worker_id, locked_time = l.written,
+             lock_expires_time = l.written + p_lease_ms * interval '1 ms',
+             started_time = case when l.place <= p_slots then l.written end,
              lock_token = q.lock_token + 1 + floor(random() * 4294967296)::bigint,
              num_attempts = q.num_attempts + 1, returned = false
-        from unnest(p_request_ids, p_rows) with ordinality as l(id, tid, place)
-       where l.tid is null and q.request_id = any(array[l.id])
+        from (select l.*, (select rowlease.now()) as written
+                from unnest(p_request_ids, p_rows) with ordinality as l(id, tid, place)
+               where l.tid is null) l
+       where q.request_id = any(array[l.id])
       returning q.priority)
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)
     select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority;
@@ -44,11 +46,12 @@ begin
         load_id, payload, headers)
       overriding system value
       select g.request_id, p_queue_name, g.kind, 'Processing', g.priority, l.promoted_time,
-             l.promoted_time, p_worker_id, p_now, p_now + p_lease_ms * interval '1 ms',
-             case when g.place <= p_slots then p_now end,
+             l.promoted_time, p_worker_id, g.written, g.written + p_lease_ms * interval '1 ms',
+             case when g.place <= p_slots then g.written end,
              1 + floor(random() * 4294967296)::bigint, 1, l.max_attempts, l.load_id, g.payload,
              g.headers
-        from gone g join unnest(p_loads) l on l.run_number = g.run_number
+        from (select gone.*, (select rowlease.now()) as written from gone) g
+        join unnest(p_loads) l on l.run_number = g.run_number
       returning priority)
     insert into rowlease.queue_depth (queue_name, priority, pending, processing)
     select p_queue_name, c.priority, -count(*), count(*) from claimed c group by c.priority;

@@ -1,7 +1,7 @@
 -- lease_from_lane: lease the first requests of a queue while loads are in its lane.
--- params:   p_worker_id text, p_queue_name text, p_now timestamptz, p_lease_ms bigint,
---           p_limit integer, p_slots integer, p_first_priority smallint, p_first_time timestamptz,
---           p_first_id bigint (the first request of queue; null: none)
+-- params:   p_worker_id text, p_queue_name text, p_lease_ms bigint, p_limit integer, p_slots integer,
+--           p_first_priority smallint, p_first_time timestamptz, p_first_id bigint
+--           (the first request of queue; null: none)
 -- returns:  one row per leased request in claim order, as dequeue
 -- errors:   none
 -- locks:    rows of queue and of lane, exclusive, in claim order, skipping locked ones
@@ -12,8 +12,8 @@
 --           as it is leased. This delete and insert cost less than the update of a row of queue,
 --           which has many columns and indexes.
 create or replace function rowlease_internal.lease_from_lane(
-  p_worker_id text, p_queue_name text, p_now timestamptz, p_lease_ms bigint, p_limit integer,
-  p_slots integer, p_first_priority smallint, p_first_time timestamptz, p_first_id bigint
+  p_worker_id text, p_queue_name text, p_lease_ms bigint, p_limit integer, p_slots integer,
+  p_first_priority smallint, p_first_time timestamptz, p_first_id bigint
 ) returns table (
   request_id bigint, queue_name text, kind text, priority integer, requested_time timestamptz,
   due_time timestamptz, locked_time timestamptz, lock_expires_time timestamptz, lock_token bigint,
@@ -35,7 +35,7 @@ begin
           and (p_first_time, p_first_id) < (v_block.promoted_time, v_block.place) then
       return query
         select d.* from rowlease_internal.dequeue_before(
-          p_worker_id, p_queue_name, p_now, p_lease_ms, v_left, p_slots - p_limit + v_left,
+          p_worker_id, p_queue_name, p_lease_ms, v_left, p_slots - p_limit + v_left,
           v_block.priority, v_block.promoted_time, v_block.place) d;
       get diagnostics v_num = row_count;
       v_left := v_left - v_num;
@@ -44,7 +44,7 @@ begin
     v_gone := rowlease_internal.num_stepped_over_in_lane();
     return query
       with picked as materialized (
-        select p.tid, row_number() over () as place
+        select p.tid, row_number() over () as place, (select rowlease.now()) as written
           from (select r.tid
                   from (select * from rowlease.lane_part b
                          where b.run_number = v_block.run_number
@@ -57,15 +57,16 @@ begin
                     order by y.request_id for update skip locked) r
                  limit v_left) p),
       gone as (
-        delete from rowlease.lane r using picked p where r.ctid = p.tid returning r.*, p.place)
+        delete from rowlease.lane r using picked p where r.ctid = p.tid
+        returning r.*, p.place, p.written)
       insert into rowlease.queue (
         request_id, queue_name, kind, status, priority, requested_time, due_time, locked_by,
         locked_time, lock_expires_time, started_time, lock_token, num_attempts, max_attempts,
         load_id, payload, headers)
       overriding system value
       select g.request_id, p_queue_name, g.kind, 'Processing', g.priority, v_block.promoted_time,
-             v_block.promoted_time, p_worker_id, p_now, p_now + p_lease_ms * interval '1 ms',
-             case when g.place <= p_slots - p_limit + v_left then p_now end,
+             v_block.promoted_time, p_worker_id, g.written, g.written + p_lease_ms * interval '1 ms',
+             case when g.place <= p_slots - p_limit + v_left then g.written end,
              1 + floor(random() * 4294967296)::bigint, 1, v_block.max_attempts, v_block.load_id,
              g.payload, g.headers from gone g
       returning request_id, queue_name::text, kind::text, priority::integer, requested_time,

@@ -23,10 +23,9 @@ set nocount on;
 set xact_abort on;
 declare @round int = 0, @last int = 0, @found int, @taken int = 0, @turn int, @left int;
 declare @by_policy bit, @place int, @id bigint, @group nvarchar(200), @name nvarchar(255), @granted bit;
-declare @expires datetime2(6) = rowlease_internal.add_ms(@p_now, @p_lease_ms);
 declare @in_lane bit = (select count(*) from rowlease.[Load] as l with (forceseek (load_in_lane (QueueName)), readpast, readcommittedlock)
                          where l.QueueName = @p_queue_name and l.InLane = 1);
-declare @met_ids nvarchar(max), @lane nvarchar(max), @candidates xml, @moved xml, @locked bit = 0, @locks bit =
+declare @written datetime2(6), @met_ids nvarchar(max), @lane nvarchar(max), @candidates xml, @moved xml, @locked bit = 0, @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
 -- Turn: null while nothing is known, or if it cannot be had now; 0 if its row is locked.
 -- RunNumber, Priority and Part: of a request in the lane.
@@ -82,10 +81,11 @@ begin
     end;
   end;
   delete from @claimed;
+  set @written = rowlease.now();
   update rowlease.Queue
-     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @p_now, LockExpiresTime = @expires,
-         StartedTime = case when Queue.RequestId in (
-           select t.RequestId from @met as t where t.Turn <= @p_slots - @taken) then @p_now end,
+     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @written,
+         LockExpiresTime = rowlease_internal.add_ms(@written, @p_lease_ms), StartedTime = case when Queue.RequestId in (
+           select t.RequestId from @met as t where t.Turn <= @p_slots - @taken) then @written end,
          LockToken = LockToken + cast(2147483649 as bigint) + checksum(newid()),
          NumAttempts = NumAttempts + 1, Returned = 0
   output inserted.RequestId, inserted.Priority into @claimed (RequestId, Priority)
@@ -103,7 +103,7 @@ begin
                 where m.Place > @last - @found and m.Turn > 0 and m.RunNumber is not null for json path);
   if @lane is not null
   begin
-    exec rowlease_internal.lease_from_lane @lane, @p_worker_id, @p_now, @moved output;
+    exec rowlease_internal.lease_from_lane @lane, @p_worker_id, @moved output;
     insert into @claimed (RequestId, Priority)
     select cast(t.value as bigint), 0 from openjson(cast(@moved as nvarchar(max))) as t;
   end;

@@ -15,7 +15,8 @@
 --           it checks the status again. The hints and the locks on ids only keep claims from waiting
 --           for each other. A session whose context has rowlease_claim_locks = off does not take
 --           these locks, so their cost can be measured. A token grows by a random number up to 2^32: after a failover or a restore,
---           a claim that was lost and a new claim of the same id have different tokens. Requests past
+--           a claim that was lost and a new claim of the same id have different tokens. A lease counts
+--           from the write of its row, as in renew: a call may be delayed. Requests past
 --           the first p_slots (default: p_limit) are prefetched: they have not started. The ids are
 --           returned as xml because not every T-SQL engine has nvarchar(max) output; SQL Server keeps
 --           a plan for each session of a procedure that writes into its caller's #table.
@@ -26,11 +27,11 @@ as
 set nocount on;
 set xact_abort on;
 declare @now datetime2(6) = rowlease.now(), @slots int = coalesce(@p_slots, @p_limit), @plain bit = 1;
-declare @turn int = 0, @queue nvarchar(400), @paused bit, @top smallint, @expires datetime2(6);
-declare @found int = 0, @place int = 0, @name nvarchar(255), @granted int, @locks bit =
+declare @turn int = 0, @queue nvarchar(400), @paused bit, @top smallint, @lease_ms int;
+declare @written datetime2(6), @found int = 0, @place int = 0, @name nvarchar(255), @granted int, @locks bit =
   case when cast(session_context(N'rowlease_claim_locks') as nvarchar(10)) = N'off' then 0 else 1 end;
 declare @first table (
-  Place int identity primary key, RequestId bigint not null unique, Expires datetime2(6) not null);
+  Place int identity primary key, RequestId bigint not null unique, LeaseMs int not null);
 declare @claimed table (
   RequestId bigint not null primary key, Priority int not null,
   QueueName nvarchar(100) collate Latin1_General_100_BIN2 not null);
@@ -43,7 +44,7 @@ if coalesce(@p_worker_id, N'') = N'' or @p_queue_names is null or @p_limit is nu
 while @plain = 1 and @found < @p_limit
 begin
   select @queue = l.queue_name, @paused = l.paused, @top = l.max_priority, @plain = l.is_plain,
-         @expires = dateadd(millisecond, coalesce(@p_lease_ms, l.lease_ms), @now)
+         @lease_ms = coalesce(@p_lease_ms, l.lease_ms)
     from rowlease_internal.look(@p_queue_names, @turn, @now) as l
   option (loop join, maxdop 1);
   if @@rowcount = 0
@@ -51,8 +52,8 @@ begin
   set @turn = @turn + 1;
   if @plain = 0 or @paused = 1
     continue;
-  insert into @first (RequestId, Expires)
-  select top (@p_limit - @found) q.RequestId, @expires
+  insert into @first (RequestId, LeaseMs)
+  select top (@p_limit - @found) q.RequestId, @lease_ms
     from rowlease.Queue as q with (forceseek (queue_pending (QueueName)), updlock, readpast, rowlock)
    where q.QueueName = @queue and q.Status = 'Pending' and q.GroupBlocked = 0
      and q.GroupKey is null and q.Priority <= @top
@@ -81,11 +82,13 @@ begin
 end;
 if @found > 0
 begin
+  set @written = rowlease.now();
   update rowlease.Queue
-     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @now,
-         LockExpiresTime = (select f.Expires from @first as f where f.RequestId = Queue.RequestId),
+     set Status = 'Processing', LockedBy = @p_worker_id, LockedTime = @written,
+         LockExpiresTime = dateadd(millisecond, (
+           select f.LeaseMs from @first as f where f.RequestId = Queue.RequestId), @written),
          StartedTime = case when Queue.RequestId in (
-           select f.RequestId from @first as f where f.Place <= @slots) then @now end,
+           select f.RequestId from @first as f where f.Place <= @slots) then @written end,
          LockToken = LockToken + cast(2147483649 as bigint) + checksum(newid()),
          NumAttempts = NumAttempts + 1, Returned = 0
   output inserted.RequestId, inserted.Priority, inserted.QueueName

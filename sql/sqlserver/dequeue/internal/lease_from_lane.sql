@@ -1,5 +1,5 @@
 -- lease_from_lane: move requests that a claim has found in the lane into Queue, with a lease on each.
--- params:   p_rows nvarchar(max), p_worker_id nvarchar(400), p_now datetime2(6), p_leased xml output --
+-- params:   p_rows nvarchar(max), p_worker_id nvarchar(400), p_leased xml output --
 --           p_rows: [{"i": request id, "r": run, "p": priority, "t": part, "m": lease in
 --           milliseconds, "s": 1 if it starts at once}, ...]
 -- returns:  p_leased -- the ids as a JSON array; null: none
@@ -9,10 +9,11 @@
 --           was taken by another claim before this one got the request's lock. A token begins at a random
 --           number up to 2^32: see claim_carefully.
 create or alter procedure rowlease_internal.lease_from_lane
-  @p_rows nvarchar(max), @p_worker_id nvarchar(400), @p_now datetime2(6), @p_leased xml output
+  @p_rows nvarchar(max), @p_worker_id nvarchar(400), @p_leased xml output
 as
 set nocount on;
 set xact_abort on;
+declare @now datetime2(6);
 declare @rows table (RequestId bigint not null primary key, RunNumber bigint not null,
                      Priority smallint not null, Part bigint not null, LeaseMs int not null,
                      Starts bit not null);
@@ -21,13 +22,14 @@ declare @moved table (RequestId bigint not null primary key, Priority smallint n
 insert into @rows (RequestId, RunNumber, Priority, Part, LeaseMs, Starts)
 select j.i, j.r, j.p, j.t, j.m, j.s
   from openjson(@p_rows) with (i bigint, r bigint, p smallint, t bigint, m int, s bit) as j;
+set @now = rowlease.now();
 insert into rowlease.Queue (
   RequestId, QueueName, Kind, Status, Priority, RequestedTime, DueTime, LockedBy, LockedTime,
   LockExpiresTime, StartedTime, LockToken, NumAttempts, MaxAttempts, LoadId, Payload, Headers)
 output inserted.RequestId, inserted.Priority, inserted.QueueName into @moved (RequestId, Priority, QueueName)
 select r.RequestId, l.QueueName, r.Kind, 'Processing', r.Priority, l.PromotedTime, l.PromotedTime,
-       @p_worker_id, @p_now, dateadd(millisecond, m.LeaseMs, @p_now),
-       case when m.Starts = 1 then @p_now end, cast(2147483649 as bigint) + checksum(newid()), 1,
+       @p_worker_id, @now, dateadd(millisecond, m.LeaseMs, @now),
+       case when m.Starts = 1 then @now end, cast(2147483649 as bigint) + checksum(newid()), 1,
        l.MaxAttempts, l.LoadId, r.Payload, r.Headers
   from @rows as m
  inner join rowlease.Lane as r with (index (lane_pkey), forceseek, updlock, rowlock, readpast)
