@@ -10,78 +10,97 @@ import argparse
 import json
 import random
 import signal
+import subprocess
 import sys
 import tempfile
+from collections import Counter
+from functools import reduce
 from pathlib import Path
 
 from tests.published import publish
-from tests.stress.faults import LONG, Figures, drawn, one_round
+from tests.stress.load_kills import KILLED, kill_drivers
 from tests.stress.replicas import Seed
+from tests.stress.rounds import LONG, Figures, drawn, one_round
 
 ROOT = Path(__file__).parents[2]
 #: How many faults have one server and one history.
-ROUND = 100
+ROUND = 200
+ALL = {**LONG, KILLED: 500}
+#: What the faults are done to; the commit that changed it last is noted with each round.
+TESTED = ("src", "sql/postgresql", "migrations")
 
 
-def table(done: dict[str, Figures], seed: int) -> str:
+def version() -> str:
+    """The last commit that changed what is tested."""
+    command = ["git", "log", "-1", "--format=%h", "--", *TESTED]
+    return subprocess.check_output(command, cwd=ROOT, text=True).strip()
+
+
+def table(rounds: dict[str, list[tuple[Figures, str]]], seed: int) -> str:
     heads = [
-        "fault", "count", "acknowledged requests", "leases", "late reports refused", "lost",
-        "doubled", "other promises broken", "command",
+        "fault", "count", "at commit", "acknowledged requests", "leases", "late reports refused",
+        "lost", "doubled", "other promises broken", "command",
     ]  # fmt: skip
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for fault, of in done.items():
+    for fault in ALL:
+        if not (done := rounds.get(fault)):
+            continue
+        of, versions = total(done), Counter[str]()
+        for one, commit in done:
+            versions[commit] += one.faults
         command = f'python -m tests.stress --seed {seed} --only "{fault}" --count {of.faults}'
-        numbers = (of.faults, of.acknowledged, of.leases, of.refused, of.lost, of.doubled)
+        commits = ", ".join(f"{commit}: {count:,}" for commit, count in versions.items())
         others = of.broken - of.doubled - of.lost
-        cells = [f"{number:,}" for number in (*numbers, others)]
+        numbers = (of.acknowledged, of.leases, of.refused, of.lost, of.doubled, others)
+        cells = [f"{of.faults:,}", commits, *(f"{number:,}" for number in numbers)]
         lines.append(f"| {fault} | {' | '.join(cells)} | `{command}` |")
     return "\n".join(lines)
+
+
+def total(done: list[tuple[Figures, str]]) -> Figures:
+    return reduce(Figures.plus, (one for one, _ in done), Figures())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=LONG, help="one fault")
+    parser.add_argument("--only", choices=ALL, help="one fault")
     parser.add_argument("--count", type=int, help="how often; default: as the long form does")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers are ended, too
-    wanted = {given.only: given.count or LONG[given.only]} if given.only else LONG
+    wanted = {given.only: given.count or ALL[given.only]} if given.only else ALL
     state = ROOT / "build" / f"faults-{given.seed}.jsonl"
     state.parent.mkdir(exist_ok=True)
     state.touch()
-    rounds: dict[str, dict[int, Figures]] = {}
+    rounds: dict[str, list[tuple[Figures, str]]] = {}
     for line in state.read_text().splitlines():
-        fault, first, values = json.loads(line)
-        rounds.setdefault(fault, {})[first] = Figures(*values)
+        fault, _, values, commit = json.loads(line)
+        rounds.setdefault(fault, []).append((Figures(*values), commit))
     with tempfile.TemporaryDirectory(prefix="rowlease-faults-") as folder:
         seed: Seed | None = None
         for fault, times in wanted.items():
-            for first in range(0, times, ROUND):
+            while (first := total(rounds.get(fault, [])).faults) < times:
                 number = min(ROUND, times - first)
-                if rounds.get(fault, {}).get(first, Figures()).faults >= number:
-                    continue
                 seed = seed or Seed(Path(folder) / "seed")
                 name = f"seed {given.seed}, {fault}, from {first}"
-                faults = drawn(fault, number, random.Random(name))
                 home = Path(folder) / f"{fault} {first}"
-                found, broken = one_round(seed, home, faults, name)
+                if fault == KILLED:
+                    found, broken = kill_drivers(seed, home, number, name)
+                else:
+                    faults = drawn(fault, number, random.Random(name))
+                    found, broken = one_round(seed, home, faults, name)
                 sys.stdout.write(f"{name}: {found}\n" + "".join(f"  {one}\n" for one in broken))
                 sys.stdout.flush()
                 if broken:
                     return 1
-                rounds.setdefault(fault, {})[first] = found
+                rounds.setdefault(fault, []).append((found, commit := version()))
                 with state.open("a") as file:
-                    file.write(json.dumps([fault, first, found]) + "\n")
-    done = {}
-    for fault in LONG:
-        if fault in rounds:
-            total = Figures()
-            for one in rounds[fault].values():
-                total = total.plus(one)
-            done[fault] = total
-    sys.stdout.write(table(done, given.seed) + "\n")
-    publish("faults", table(done, given.seed))
+                    file.write(json.dumps([fault, first, found, commit]) + "\n")
+    text = table(rounds, given.seed)
+    sys.stdout.write(text + "\n")
+    publish("faults", text)
     return 0
 
 
-raise SystemExit(main())
+if __name__ == "__main__":
+    raise SystemExit(main())

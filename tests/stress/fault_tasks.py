@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -25,21 +26,31 @@ LEASE = timedelta(seconds=1)
 #: What a task of the user may lock before it completes its request.
 LOCK = "select pg_advisory_xact_lock(1, %s)"
 SLOTS = 3
+#: Seconds that tasks take, for their numbers in turn: most faults meet some that run.
+TIMES = (0.0, 0.02, 0.05, 0.1, 0.3)
 VERBS: dict[type[Event], str] = {Finished: "complete", Abandoned: "abandon"}
+
+
+def take_time(n: int) -> None:
+    time.sleep(TIMES[n % len(TIMES)])
 
 
 @task
 def pay(n: int) -> None:
     """An effect, and the outcome in its transaction."""
     attempt = current()
-    with psycopg.connect(os.environ[DSN], connect_timeout=5) as own:
+    with psycopg.connect(
+        os.environ[DSN], connect_timeout=5, application_name="rowlease task"
+    ) as own:
         own.execute(LOCK, [attempt.request_id])
         own.execute(EFFECT, (attempt.request_id, attempt.lock_token))
+        take_time(n)
         attempt.complete(own, {"n": n})
 
 
 @task
 def answer(n: int) -> dict[str, int]:
+    take_time(n)
     return {"n": n}
 
 

@@ -6,20 +6,19 @@ All connections go through a proxy. The faults follow from the seed; the moments
 
 from __future__ import annotations
 
-import json
-import multiprocessing
 import os
 import random
+import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
 from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import psycopg
@@ -30,30 +29,20 @@ from tests.stress import fault_tasks
 from tests.stress.history import (
     STEP,
     Asked,
-    Change,
-    Fault,
     History,
     Ordered,
-    Report,
-    Told,
-    check,
-    lost,
 )
 from tests.stress.meddler import CutOff
-from tests.stress.replicas import Seed, Server, until
-from tests.stress.witness import kept, witness
+from tests.stress.replicas import PROCESSES, Server, until
 
 #: The executor of each worker.
-WORKERS = ("thread", "process", "thread")
-#: Seconds between two faults, at most.
-PAUSE = 0.2
+WORKERS = ("thread", "process", "thread", "thread", "thread", "thread")
 #: Seconds that a worker is stopped: its leases run out meanwhile.
 STOPPED = fault_tasks.LEASE.total_seconds() + 0.3
 #: How many workers may be stopped at once.
-MOST_STOPPED = 2
+MOST_STOPPED = 4
 #: Whether more requests wait than workers soon run; the producer pauses then.
-CROWDED = "select count(*) > 60 from rowlease.queue"
-PATIENCE = 120.0
+CROWDED = "select count(*) > 80 from rowlease.queue where status <> 'Failed'"
 #: How long a session waits until it looks for a deadlock, which it does once.
 DEADLOCK_SECONDS = 0.3
 #: A claim that is not on disk is lost in a crash of the server: the log is written rarely.
@@ -62,6 +51,7 @@ SETTINGS = {
     "wal_writer_delay": "10s",
     "max_connections": "80",
     "deadlock_timeout": f"{DEADLOCK_SECONDS}s",
+    "log_error_verbosity": "terse",  # for ENDED
 }
 #: How long all connections of the server are taken, in seconds.
 EXHAUSTED = 0.3
@@ -81,7 +71,36 @@ SESSIONS = (
 
 
 CALLS_BETWEEN_CRASHES = 20
-HOLDS = "select from rowlease.queue where status = 'Processing' and locked_by"
+#: The processes that hold leases.
+HOLDERS = """select distinct split_part(locked_by, ':', 2)::int from rowlease.queue
+    where status = 'Processing'"""
+#: The processes of workers that the database knows.
+KNOWN = "select split_part(worker_id, ':', 2)::int from rowlease.worker"
+#: Ends a session, or its statement, as soon as one executes a statement.
+HIT = """
+create function witness.hit(how text) returns boolean language plpgsql as $$
+declare v_pid integer;
+begin
+  for turn in 1 .. 1000 loop
+    perform pg_stat_clear_snapshot();
+    v_pid := (select pid from pg_stat_activity
+               where state = 'active' and application_name like 'rowlease%'
+               order by random() limit 1);
+    if v_pid is not null then
+      return case how when 'cancel' then pg_cancel_backend(v_pid)
+                      else pg_terminate_backend(v_pid) end;
+    end if;
+    perform pg_sleep(0.0005);
+  end loop;
+  return false;
+end $$"""
+#: What the server logs about a statement that was ended, and did not end before.
+ENDED = {
+    "cancel": re.compile(rb"ERROR: +canceling statement due to user request"),
+    "terminate": re.compile(
+        rb"FATAL: +terminating connection due to administrator command\n.*STATEMENT:"
+    ),
+}
 
 
 class Run:
@@ -93,12 +112,29 @@ class Run:
         self.paid: set[int] = set()
         self.calls_at_crash = 0
         self.clock = 0.0
+        self.log_read = 0
         self.workers: list[BaseProcess] = []
         self.stopped: dict[int, threading.Timer] = {}
         self.stop = threading.Event()
-        # Its workers start in milliseconds: a process that has imported all is forked.
-        self._processes = multiprocessing.get_context("forkserver")
-        self._processes.set_forkserver_preload(["__main__", fault_tasks.__name__])
+        self._sessions: dict[int, psycopg.Connection] = {}
+
+    def ask(self, text: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement, as the superuser, on a session that each thread keeps."""
+        session = self._sessions.get(thread := threading.get_ident())
+        if session is None or session.closed:
+            session = psycopg.connect(self.server.dsn, autocommit=True, connect_timeout=5)
+            self._sessions[thread] = session
+        return session.execute(text).fetchall()
+
+    def end(self) -> None:
+        """Kill what is left."""
+        self.stop.set()
+        for timer in [*self.stopped.values()]:
+            timer.cancel()
+        for worker in self.workers:
+            worker.kill()
+        for session in self._sessions.values():
+            session.close()
 
     # -- the load
 
@@ -108,7 +144,7 @@ class Run:
         with Client(self.wire.dsn, retry_for=timedelta(seconds=5)) as client:
             while not self.stop.wait(draw.uniform(0, 0.03)):
                 with suppress(psycopg.OperationalError):
-                    if self.server.ask(CROWDED) == [(True,)]:
+                    if self.ask(CROWDED) == [(True,)]:
                         continue
                 handles = self.enqueue(client, draw, numbers)
                 if handles and draw.random() < 0.05:
@@ -150,20 +186,19 @@ class Run:
 
     def start_worker(self, executor: str) -> None:
         arguments = (self.wire.dsn, self.ledger, executor)
-        worker = self._processes.Process(
+        worker = PROCESSES.Process(
             target=fault_tasks.work, args=arguments, daemon=True, name=executor
         )
         worker.start()
         self.workers.append(worker)
 
-    def pick(self) -> BaseProcess:
-        """A worker that is not stopped."""
-        return self.draw.choice([one for one in self.workers if one.pid not in self.stopped])
+    def is_known(self) -> bool:
+        """Whether the database knows all workers."""
+        return {one.pid for one in self.workers} <= {pid for (pid,) in self.ask(KNOWN)}
 
     def kill_worker(self) -> None:
         """Kill one that holds leases, and start another."""
-        worker = self.pick()
-        self.halt(worker)
+        worker = self.halt()
         self.workers.remove(worker)
         worker.kill()
         worker.join()
@@ -172,18 +207,23 @@ class Run:
     def stop_worker(self) -> None:
         """Stop one that holds leases; its children go on, and it does when its leases are over."""
         until("a worker may be stopped", lambda: len(self.stopped) < MOST_STOPPED)
-        pid = self.halt(self.pick())
+        pid = self.halt().pid or 0
         self.stopped[pid] = threading.Timer(STOPPED, self.go_on, [pid])
         self.stopped[pid].start()
 
-    def halt(self, worker: BaseProcess) -> int:
-        """Stop it if it holds leases."""
+    def halt(self) -> BaseProcess:
+        """Stop one that holds leases, and is not stopped."""
+        holders = {pid for (pid,) in self.ask(HOLDERS)}
+        found = [one for one in self.workers if one.pid in holders and one.pid not in self.stopped]
+        if not found:
+            raise NothingDone
+        worker = self.draw.choice(found)
         pid = worker.pid or 0
         os.kill(pid, signal.SIGSTOP)
-        if not self.server.ask(f"{HOLDS} like '%:{pid}:%'"):
+        if (pid,) not in self.ask(HOLDERS):
             os.kill(pid, signal.SIGCONT)
             raise NothingDone
-        return pid
+        return worker
 
     def go_on(self, pid: int) -> None:
         with suppress(ProcessLookupError):
@@ -201,11 +241,24 @@ class Run:
 
     # -- sessions, round trips, the server
 
-    def end_session(self, how: str) -> None:
-        sessions = self.server.ask(SESSIONS)
-        if not sessions:
+    def end_statement(self, how: str) -> None:
+        """End one that a session executes; the server's log says whether it was in time."""
+        self.ended(how)
+        if self.ask(f"select witness.hit('{how}')") != [(True,)]:
             raise NothingDone
-        self.server.ask(f"select {how}({self.draw.choice(sessions)[0]})")
+        ends = time.monotonic() + 0.2
+        while not self.ended(how):
+            if time.monotonic() > ends:
+                raise NothingDone
+            time.sleep(0.002)
+
+    def ended(self, how: str) -> bool:
+        """Whether the log has such an end since the last look."""
+        log = self.server.log.read_bytes()[self.log_read :]
+        whole = log[: log.rfind(b"\n") + 1]
+        if found := ENDED[how].search(whole):
+            self.log_read += found.end()
+        return found is not None
 
     def cut(self, arrives: bool) -> None:
         self.wire.cut_next(arrives=arrives)
@@ -236,7 +289,7 @@ class Run:
             own.execute("set deadlock_timeout = '10s'; set lock_timeout = '2s'")
             own.execute(f"{LEASED} for update skip locked")
             ends = time.monotonic() + DEADLOCK_SECONDS / 2
-            while not (found := self.server.ask(HELD.format(own.info.backend_pid))):
+            while not (found := self.ask(HELD.format(own.info.backend_pid))):
                 if time.monotonic() > ends:
                     raise NothingDone
             try:
@@ -264,138 +317,15 @@ class NothingDone(Exception):
 
 #: Each fault, and how often the long form does it.
 FAULTS: dict[str, tuple[Callable[[Run], None], int]] = {
-    "worker killed": (Run.kill_worker, 1000),
-    "worker stopped beyond its leases": (Run.stop_worker, 500),
+    "worker killed": (Run.kill_worker, 5000),
+    "worker stopped beyond its leases": (Run.stop_worker, 3000),
     "child process killed": (Run.kill_child, 500),
-    "session terminated": (lambda run: run.end_session("pg_terminate_backend"), 2000),
-    "statement cancelled": (lambda run: run.end_session("pg_cancel_backend"), 2000),
+    "session terminated in a statement": (lambda run: run.end_statement("terminate"), 10_000),
+    "statement cancelled in time": (lambda run: run.end_statement("cancel"), 10_000),
     "cut before the server gets it": (lambda run: run.cut(arrives=False), 1000),
     "cut before the client gets the answer": (lambda run: run.cut(arrives=True), 1000),
-    "database crash": (Run.crash, 100),
+    "database crash": (Run.crash, 200),
     "connections exhausted": (Run.exhaust, 200),
     "deadlock with a worker": (Run.deadlock, 200),
     "database clock stepped": (Run.step_clock, 200),
 }
-COMBINED = "all of them, at random"
-LONG = {**{fault: times for fault, (_, times) in FAULTS.items()}, COMBINED: 1000}
-
-
-class Figures(NamedTuple):
-    """What a round was, and what was found in its history."""
-
-    faults: int = 0
-    acknowledged: int = 0
-    leases: int = 0
-    refused: int = 0
-    lost: int = 0
-    doubled: int = 0
-    broken: int = 0
-    seconds: float = 0.0
-
-    def plus(self, other: Figures) -> Figures:
-        return Figures._make(one + more for one, more in zip(self, other, strict=True))
-
-
-@contextmanager
-def running(seed: Seed, home: Path, ledger: Path, draw: random.Random) -> Iterator[Run]:
-    home.mkdir()
-    server = Server(seed, home / "server", more=SETTINGS)
-    try:
-        witness(server.ask)
-        server.ask(f"select rowlease.configure_queue('default', '{QUEUE}')")
-        with CutOff(server.dsn) as wire:
-            run = Run(server, wire, ledger, draw)
-            run.ledger.touch(0o666)
-            try:
-                for executor in WORKERS:
-                    run.start_worker(executor)
-                yield run
-            finally:
-                run.stop.set()
-                for timer in [*run.stopped.values()]:
-                    timer.cancel()
-                for worker in run.workers:
-                    worker.kill()
-    finally:
-        server.kill()
-
-
-def one_round(
-    seed: Seed, home: Path, faults: list[str], name: str, ledger: Path | None = None
-) -> tuple[Figures, list[str]]:
-    """Do these faults, wait until all is done, and check; what was found, and what is broken.
-
-    Args:
-        ledger: the file in which workers note what they were answered; None means one in `home`.
-    """
-    began = time.monotonic()
-    draw = random.Random(name)
-    with running(seed, home, ledger or home / "ledger", draw) as run:
-        producer = threading.Thread(target=run.produce)
-        producer.start()
-        until("workers work", lambda: "Report" in run.ledger.read_text(), PATIENCE)
-        for fault in faults:
-            run.stop.wait(draw.uniform(0, PAUSE))
-            meddle(run, fault)
-        run.stop.set()
-        producer.join()
-        until("stopped workers go on", lambda: not run.stopped)
-        until("all is done", lambda: is_done(run.server), PATIENCE)
-        for worker in run.workers:
-            worker.terminate()
-        codes = []
-        for worker in run.workers:
-            worker.join(PATIENCE)
-            codes.append(worker.exitcode)
-        history = kept(run.server.ask, run.history)
-    for line in run.ledger.read_text().splitlines():
-        name, *values = json.loads(line)
-        history.add({"Told": Told, "Report": Report}[name](*values))
-    broken = [str(each) for each in check(history)]
-    if codes != [0] * len(WORKERS):
-        broken.append(f"workers ended with {codes}")
-    return figures(history, broken, time.monotonic() - began), broken
-
-
-def meddle(run: Run, fault: str) -> None:
-    """Do it, as soon as there is something to do it to."""
-    act, _ = FAULTS[fault]
-
-    def is_done() -> bool:
-        with suppress(NothingDone, psycopg.OperationalError):
-            act(run)
-            return True
-        return False
-
-    until(fault, is_done)
-    run.history.add(Fault(fault))
-
-
-def is_done(server: Server) -> bool:
-    left = "select from rowlease.queue where status <> 'Failed'"
-    batches = "select from rowlease.batch where finished_time is null"
-    return not server.ask(left) and not server.ask(batches)
-
-
-def figures(history: History, broken: list[str], seconds: float) -> Figures:
-    calls = [one for one in history.events if isinstance(one, Asked) and one.ids]
-    changes = [one for one in history.events if isinstance(one, Change)]
-    return Figures(
-        faults=sum(isinstance(one, Fault) for one in history.events),
-        acknowledged=sum(len(one.numbers) for one in calls),
-        leases=len({(one.request, one.token) for one in changes if one.status == "Processing"}),
-        refused=sum(isinstance(e, Report) and e.answer == "lease_lost" for e in history.events),
-        lost=len(lost(history)),
-        doubled=sum("doubled" in each or "effect twice" in each for each in broken),
-        broken=len(broken),
-        seconds=seconds,
-    )
-
-
-def drawn(fault: str, times: int, draw: random.Random) -> list[str]:
-    """So many faults; of all of them, each equally often."""
-    if fault != COMBINED:
-        return [fault] * times
-    faults = [*FAULTS] * -(-times // len(FAULTS))
-    draw.shuffle(faults)
-    return faults[:times]

@@ -54,6 +54,7 @@ class Change(NamedTuple):
         status: that of the row, or Deleted.
         number: the number in its payload.
         result: the number in its result, if its task returns it.
+        began: when the statement of the change began; None: just then.
     """
 
     request: int
@@ -72,6 +73,7 @@ class Change(NamedTuple):
     dedup: str | None = None
     batch: str | None = None
     result: int | None = None
+    began: float | None = None
 
 
 class BatchEnd(NamedTuple):
@@ -324,7 +326,9 @@ class _Checker:
         self.granted[id, new.token] = new.by
         if new.by is None:
             self.broken("lease of nobody", id)
-        if new.expires is None or new.expires <= new.at - self.ahead:
+        # A server without a processor may write it after its end; then nobody holds it.
+        began = new.at if new.began is None else new.began
+        if new.expires is None or new.expires <= began - self.ahead:
             self.broken("lease over at its claim", id, new.token)
         if new.due > new.at + self.ahead:
             self.broken("claimed before it was due", id, new.due - new.at)
@@ -458,8 +462,15 @@ class _Checker:
             wanted |= dict.fromkeys(call.numbers, call.answer)
             kept = sum(number in made for number in call.numbers)
             if call.may_be_duplicate:
+                keys = {row.dedup for row in self.first.values()}
                 for number, id in zip(call.numbers, call.ids, strict=True):
-                    if id not in self.first or self.first[id].dedup != call.dedup:
+                    # The id is 0 if the earlier request had just been finished.
+                    has_key = (
+                        self.first[id].dedup == call.dedup
+                        if id in self.first
+                        else (id == 0 and call.dedup in keys)
+                    )
+                    if not has_key:
                         self.broken("duplicate of nothing", number, id)
                 continue
             match call.answer:

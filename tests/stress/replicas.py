@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -31,6 +32,11 @@ SETTINGS = {
     "wal_keep_size": "1GB",
     "autovacuum_naptime": "1s",
 }
+#: Starts processes in milliseconds: one that has imported what they need is forked.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["__main__", "tests.stress.fault_tasks", "tests.stress.load_driver"]
+)
 
 
 class Seed:
@@ -57,6 +63,9 @@ class Server:
     Args:
         follows: the primary, of which it is a standby.
         more: settings that differ from SETTINGS.
+
+    Attributes:
+        log: the file of what it says.
     """
 
     def __init__(
@@ -77,6 +86,7 @@ class Server:
             settings["primary_conninfo"] = follows.dsn
         with (data / "postgresql.auto.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+        self.log = home / "log"
         self._home, self._data, self._program = home, data, seed.binaries / "postgres"
         # PostgreSQL refuses to run as root.
         user = root.server_users()[0] if os.geteuid() == 0 else None
@@ -88,7 +98,7 @@ class Server:
 
     def start(self) -> None:
         with (
-            (self._home / "log").open("ab") as log,
+            self.log.open("ab") as log,
             for_server(self._order, self._data) as ((data,), as_user),
         ):
             self.process = subprocess.Popen(

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.stress import faults
-from tests.stress.faults import NothingDone, Run, one_round
+from tests.stress.faults import NothingDone, Run
 from tests.stress.history import Asked, Fault
 from tests.stress.replicas import Seed, until
+from tests.stress.rounds import one_round
 
 TIMES = int(os.environ.get("ROWLEASE_STRESS_TIMES", "1"))
 SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")

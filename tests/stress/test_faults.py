@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress.faults import COMBINED, FAULTS, drawn, one_round
+from tests.stress.faults import FAULTS
+from tests.stress.load_kills import kill_drivers
 from tests.stress.replicas import Seed
+from tests.stress.rounds import COMBINED, drawn, one_round
 
 SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
 #: How often each fault happens.
 TIMES = 3
+#: How many drivers of loads are killed.
+KILLS = 10
 
 
 @pytest.mark.timeout(300)
@@ -29,3 +33,13 @@ def test_faults_in_any_order_break_no_promise(seed: Seed, tmp_path: Path) -> Non
     assert broken == []
     assert found.faults == len(faults)
     assert found.acknowledged > 0
+
+
+@pytest.mark.timeout(300)
+def test_a_load_whose_drivers_are_killed_has_the_rows_of_one_run(
+    seed: Seed, tmp_path: Path
+) -> None:
+    found, broken = kill_drivers(seed, tmp_path / "loads", KILLS, f"seed {SEED}")
+    sys.stdout.write(f"\nseed {SEED}: {found}\n")
+    assert broken == []
+    assert found.faults == KILLS

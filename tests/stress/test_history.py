@@ -92,6 +92,10 @@ GOOD: dict[str, list[Event]] = {
         Asked((3,), ids=(3,), dedup="k"), waits(dedup="k"), runs(dedup="k"), over(dedup="k"),
         waits(3, dedup="k"), runs(3, dedup="k"), over(3, dedup="k"),
     ],
+    "duplicate of one that had just been finished; a lease over when its row was written": [
+        ASKED, waits(dedup="k"), runs(dedup="k", at=32, began=1.0, expires=31.0), over(dedup="k"),
+        Asked((2,), "duplicate", (0,), dedup="k"),
+    ],
     "group in order": [
         Asked((1, 2), ids=(1, 2)), waits(group="g"), waits(2, group="g"), runs(group="g"),
         over(group="g"), runs(2, group="g"), over(2, group="g"),
@@ -132,6 +136,7 @@ BAD: list[tuple[str, list[Event], dict[str, Any]]] = [
     ("lease never granted", [*DONE, Told(1, 8, "b")], {}),
     ("lease over at its claim", [ASKED, waits(), runs(expires=1.0), over()], {}),
     ("lease over at its claim", [ASKED, waits(), runs(expires=None), over()], {}),
+    ("lease over at its claim", [ASKED, waits(), runs(at=2, began=1.0, expires=1.0), over()], {}),
     ("lease of nobody", [ASKED, waits(), runs(by=None), over(by=None)], {}),
     ("lease changed hands", [ASKED, waits(), runs(), runs(at=2, by="b"), over(by="b")], {}),
     ("lease shortened", [ASKED, waits(), runs(), runs(at=2, expires=9.0), over()], {}),
@@ -160,6 +165,7 @@ BAD: list[tuple[str, list[Event], dict[str, Any]]] = [
     ("answers crossed", [Asked((1,), ids=(9,)), *DONE[1:]], {}),
     ("id handed out twice", [Fault("failover"), ASKED, Asked((2,), ids=(1,)), *DONE[1:]], {}),
     ("duplicate of nothing", [*DONE, Asked((2,), "duplicate", (1,), dedup="k")], {}),
+    ("duplicate of nothing", [*DONE, Asked((2,), "duplicate", (0,), dedup="k")], {}),
     ("two of a key", [Asked((1, 2), ids=(1, 2)), waits(dedup="k"), waits(2, dedup="k"),
                       runs(dedup="k"), over(dedup="k"), runs(2), over(2)], {}),
     ("vanished", [ASKED, waits(), over(status="Deleted", attempts=0)], {}),

@@ -42,9 +42,10 @@ class Handle(Generic[R_co]):
     Attributes:
         request_id: the id of the request.
         outcome: `ok` if the call that returned this handle enqueued the request. `duplicate` if a
-            live request already had the dedup key; `request_id` is the id of that request. `repeat`
-            if an earlier call with the same receipt, or an earlier try of the same call, enqueued
-            the request. None if the handle is from `Client.get`.
+            live request already had the dedup key; `request_id` is the id of that request, or 0
+            if it has just been finished. `repeat` if an earlier call with the same receipt, or an
+            earlier try of the same call, enqueued the request. None if the handle is from
+            `Client.get`.
     """
 
     request_id: int
