@@ -54,7 +54,6 @@ class Change(NamedTuple):
         status: that of the row, or Deleted.
         number: the number in its payload.
         result: the number in its result, if its task returns it.
-        began: when the statement of the change began; None: just then.
     """
 
     request: int
@@ -73,7 +72,6 @@ class Change(NamedTuple):
     dedup: str | None = None
     batch: str | None = None
     result: int | None = None
-    began: float | None = None
 
 
 class BatchEnd(NamedTuple):
@@ -326,9 +324,7 @@ class _Checker:
         self.granted[id, new.token] = new.by
         if new.by is None:
             self.broken("lease of nobody", id)
-        # A server without a processor may write it after its end; then nobody holds it.
-        began = new.at if new.began is None else new.began
-        if new.expires is None or new.expires <= began - self.ahead:
+        if new.expires is None or new.expires <= new.at - self.ahead:
             self.broken("lease over at its claim", id, new.token)
         if new.due > new.at + self.ahead:
             self.broken("claimed before it was due", id, new.due - new.at)
@@ -462,7 +458,7 @@ class _Checker:
             wanted |= dict.fromkeys(call.numbers, call.answer)
             kept = sum(number in made for number in call.numbers)
             if call.may_be_duplicate:
-                keys = {row.dedup for row in self.first.values()}
+                keys = {row.dedup for row in self.first.values()} - {None}
                 for number, id in zip(call.numbers, call.ids, strict=True):
                     # The id is 0 if the earlier request had just been finished.
                     has_key = (

@@ -37,8 +37,6 @@ class Figures(NamedTuple):
     doubled: int = 0
     broken: int = 0
     seconds: float = 0.0
-    #: Leases that were over when their row was written, because nobody had a processor.
-    overdue: int = 0
 
     def plus(self, other: Figures) -> Figures:
         return Figures._make(one + more for one, more in zip(self, other, strict=True))
@@ -135,10 +133,6 @@ def figures(history: History, broken: list[str], seconds: float) -> Figures:
         doubled=sum("doubled" in each or "effect twice" in each for each in broken),
         broken=len(broken),
         seconds=seconds,
-        overdue=sum(
-            one.status == "Processing" and one.expires is not None and one.expires <= one.at
-            for one in changes
-        ),
     )
 
 

@@ -21,8 +21,7 @@ create schema witness;
 create table witness.effect (request_id bigint, lock_token bigint);
 create table witness.change (
   place bigint generated always as identity, tx xid8 default pg_current_xact_id(),
-  at timestamptz default rowlease.now(),
-  waited interval default clock_timestamp() - statement_timestamp(), of jsonb, status text);
+  at timestamptz default rowlease.now(), of jsonb, status text);
 create index change_tx on witness.change (tx);
 
 create function witness.note_change() returns trigger language plpgsql security definer as $$
@@ -57,8 +56,7 @@ select c.status, (c.of ->> 'request_id')::bigint, extract(epoch from c.at)::floa
        (c.of ->> 'num_abandons')::int, (c.of ->> 'max_attempts')::int,
        extract(epoch from (c.of ->> 'due_time')::timestamptz)::float,
        (c.of #>> '{payload,n}')::bigint, c.of ->> 'group_key', c.of ->> 'dedup_key',
-       coalesce(c.of ->> 'load_id', c.of ->> 'batch_id'), (c.of #>> '{result,n}')::bigint,
-       extract(epoch from c.at - c.waited)::float
+       coalesce(c.of ->> 'load_id', c.of ->> 'batch_id'), (c.of #>> '{result,n}')::bigint
   from witness.change c
  where not (c.status = 'Deleted' and exists (
          select from witness.change m
@@ -78,10 +76,10 @@ def kept(sql: Sql, history: History) -> History:
     changes: list[Event] = [
         BatchEnd(batch) if status == "batch ended" else Change(
             request, status, at, token, by, expires, attempts, crashes, abandons, most, due,
-            number, group, dedup, batch, result, began,
+            number, group, dedup, batch, result,
         )
         for status, request, at, token, by, expires, attempts, crashes, abandons, most, due,
-            number, group, dedup, batch, result, began in sql(CHANGES)
+            number, group, dedup, batch, result in sql(CHANGES)
     ]  # fmt: skip
     history.add(*changes)
     history.add(*(Effect(*row) for row in sql("select request_id, lock_token from witness.effect")))

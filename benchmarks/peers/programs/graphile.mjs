@@ -1,4 +1,5 @@
 // Graphile Worker; the orders and lines are those of reporting.py.
+import { appendFileSync } from "node:fs";
 import { makeWorkerUtils, run, runMigrations } from "graphile-worker";
 
 const connectionString = process.env.PEER_DSN;
@@ -55,5 +56,33 @@ async function work() {
   await runner.promise;
 }
 
-await { install, enqueue, send, work }[order]();
+async function drill() {
+  const note = (word, n) =>
+    appendFileSync(process.env.PEER_LEDGER, `${word} ${n} ${process.pid} ${now() / 1000}\n`);
+  const effect = async ({ n }) => {
+    note("began", n);
+    await sleep(1000 * settings.seconds);
+    note("ended", n);
+  };
+  const preset = { worker: { connectionString, ...settings.run } };
+  await (await run({ preset, taskList: { effect } })).promise;
+}
+
+async function stream() {
+  const [rate, seconds] = [count, size];
+  const ends = now() + 1000 * seconds;
+  let utils;
+  for (let n = 0; now() < ends; n++) {
+    await sleep(1000 / rate);
+    try {
+      utils ??= await makeWorkerUtils({ connectionString });
+      await utils.addJob("effect", { n });
+      say("sent", `${n} ${now() / 1000}`);
+    } catch {
+      // The call was not acknowledged; the pool connects again.
+    }
+  }
+}
+
+await { install, enqueue, send, work, drill, stream }[order]();
 if (order !== "work") process.exit(0);

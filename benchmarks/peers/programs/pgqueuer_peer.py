@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import asyncpg
+import reporting
 import uvloop
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
@@ -52,4 +53,23 @@ async def work() -> None:
     await asyncio.gather(*running)
 
 
-main({"install": install, "enqueue": enqueue, "send": send, "work": work}, uvloop.run)
+async def drill() -> None:
+    worker = PgQueuer((await queries()).driver)
+
+    @worker.entrypoint("effect")
+    async def effect(job) -> None:
+        await reporting.effect(json.loads(job.payload)["n"])
+
+    await worker.run(**SETTINGS["run"])
+
+
+async def stream(rate: float, seconds: float) -> None:
+    async def connect():
+        own = await queries()
+        return lambda n: own.enqueue("effect", json.dumps({"n": n}).encode())
+
+    await reporting.numbers(rate, seconds, connect)
+
+
+orders = {"install": install, "enqueue": enqueue, "send": send, "work": work}
+main({**orders, "drill": drill, "stream": stream}, uvloop.run)

@@ -6,16 +6,22 @@ The orders are `install`, `enqueue COUNT SIZE`, `send RATE SECONDS` and `work`.
 `work` runs until it is killed and prints `ready`, then `first <time of the first task>`, `ran
 <how many tasks ran so far>` every 10 ms, and `late <ms>` for each task that was sent with a time.
 `enqueue` prints `took <seconds>`. The programs in other languages do the same.
+
+For the drills, three have the orders `drill`, which works until it is killed, and `stream RATE
+SECONDS`, which enqueues numbers and prints `sent <n>` for each call that returned. Their task adds
+`began <n>` and `ended <n>` to the file PEER_LEDGER, which no fault reaches.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 DSN = os.environ["PEER_DSN"]
@@ -64,6 +70,36 @@ async def steadily(rate: float, seconds: float, send: Callable[[float], Awaitabl
     for turn in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, start + turn / rate - time.time()))
         await send(time.time())
+
+
+def note(word: str, n: int) -> None:
+    with Path(os.environ["PEER_LEDGER"]).open("a") as ledger:
+        ledger.write(f"{word} {n} {os.getpid()} {time.time()}\n")
+
+
+async def effect(n: int) -> None:
+    """The task of the drills."""
+    note("began", n)
+    await asyncio.sleep(SETTINGS["seconds"])
+    note("ended", n)
+
+
+async def numbers(
+    rate: float,
+    seconds: float,
+    connect: Callable[[], Awaitable[Callable[[int], Awaitable[object]]]],
+) -> None:
+    """Send numbers, and connect again after an error."""
+    send, ends = None, time.time() + seconds
+    for n in itertools.takewhile(lambda _: time.time() < ends, itertools.count()):
+        await asyncio.sleep(1 / rate)
+        try:
+            send = send or await connect()
+            await send(n)
+        except Exception:  # the call was not acknowledged
+            send = None
+        else:
+            say("sent", f"{n} {time.time()}")
 
 
 def main(
