@@ -75,7 +75,7 @@ def main() -> int:
     rounds: dict[str, list[tuple[Figures, str]]] = {}
     for line in state.read_text().splitlines():
         fault, _, values, commit = json.loads(line)
-        rounds.setdefault(fault, []).append((Figures(*values[: len(Figures._fields)]), commit))
+        rounds.setdefault(fault, []).append((Figures(*values), commit))
     with tempfile.TemporaryDirectory(prefix="rowlease-faults-") as folder:
         seed: Seed | None = None
         for fault, times in wanted.items():
