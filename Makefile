@@ -71,7 +71,7 @@ test-fast: $(VENV)/ready ## Unit tests, and the core of the contract on PostgreS
 test-long: $(VENV)/ready ## What `make test` bounds, in its long form: hours
 	$(LONG) $(PYTHON) -m pytest -s --timeout 0 $(or $(ARGS),$(BOUNDED))
 
-faults: $(VENV)/ready ## Thousands of faults under load, into docs/reliability.md: an hour, and can be interrupted
+faults: $(VENV)/ready ## Thousands of faults under load, into docs/reliability.md: hours, and can be interrupted
 	$(PYTHON) -m tests.stress $(ARGS)
 
 fuzz: $(VENV)/ready ## A hundred thousand hostile inputs, into docs/reliability.md: half an hour, and can be interrupted

@@ -2,7 +2,8 @@
 
     python -m benchmarks.peer_drills
 
-runs each drill on a PostgreSQL server of its own: a producer enqueues numbers, three workers run
+runs the drills of all (or of `--only` one), and writes docs/reliability.md. Each drill has a
+PostgreSQL server of its own: a producer enqueues numbers, three workers run
 a task that notes its start and its end in a file, and the drill does its fault to what has work in
 flight. Triggers note who claimed each job, and who wrote its outcome.
 """
@@ -32,6 +33,8 @@ from benchmarks.peers import PEERS
 from tests.published import publish
 from tests.stress.replicas import Seed, Server, until
 
+#: What each peer's drills found, the last time.
+STATE = Path(__file__).parents[1] / "build" / "peer-drills.json"
 WORKERS, SECONDS_OF_TASK = 3, 1.0
 RATE, SECONDS = 8.0, 30.0
 #: Seconds that a worker is stopped, at most: until another runs what it had in flight.
@@ -48,7 +51,8 @@ declare
   v_new jsonb := case when tg_op <> 'DELETE' then to_jsonb(new) end;
   v_claim boolean := coalesce(v_new ->> '{owner}' <> coalesce(v_old ->> '{owner}', ''), false);
   v_end boolean := tg_op = 'DELETE'
-    or coalesce(v_new ->> 'status' in ('succeeded', 'failed'), false);
+    or coalesce(v_new ->> 'status' in ('succeeded', 'failed')
+                and v_new ->> 'status' <> v_old ->> 'status', false);
 begin
   if v_claim or v_end then
     insert into drill.change (id, is_claim, is_end, by) values
@@ -280,22 +284,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=[one.name for one in DRILLED])
     only = parser.parse_args().only
-    rows: list[list[object]] = []
+    STATE.parent.mkdir(exist_ok=True)
+    done = json.loads(STATE.read_text()) if STATE.exists() else {}
     with seeded() as (seed, home), ThreadPoolExecutor(len(FAULTS)) as threads:
         for of in DRILLED:
             if only in (None, of.name):
                 drills = {fault: Drill(of, seed, home / f"{of.name} {fault}") for fault in FAULTS}
-                for fault, found in zip(
-                    drills, threads.map(Drill.run, drills.values(), drills), strict=True
-                ):
-                    rows.append([of.name, fault, *found])
-                    sys.stdout.write(f"{rows[-1]}\n")
-                    sys.stdout.flush()
+                found = threads.map(Drill.run, drills.values(), drills)
+                done[of.name] = [[of.name, *each] for each in zip(FAULTS, found, strict=True)]
+                STATE.write_text(json.dumps(done))
+    rows = [[name, fault, *found] for of in DRILLED for name, fault, found in done.get(of.name, [])]
     lines = [HEADS, ["---"] * len(HEADS), *rows]
     text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
     sys.stdout.write(text + "\n")
-    if not only:
-        publish("peers", text)
+    publish("peers", text)
 
 
 if __name__ == "__main__":
