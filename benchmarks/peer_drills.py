@@ -107,6 +107,7 @@ class Drill:
         home.mkdir()
         self.ledger.touch()
         self.server = Server(seed, home / "server", more={"synchronous_commit": "on"})
+        self.programs: list[subprocess.Popen[bytes]] = []
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.draw, self.started, self.faults, self.ended = random.Random(1), 0, 0, 0
         self.home = home
@@ -123,7 +124,10 @@ class Drill:
         with (self.home / "said").open("ab") as said, (self.home / f"of {name}").open("wb") as file:
             command = [*self.peer.program(), *map(str, order)]
             out = said if order[0] == "stream" else file
-            return subprocess.Popen(command, env=environment, stdout=out, stderr=file)
+            self.programs.append(
+                subprocess.Popen(command, env=environment, stdout=out, stderr=file)
+            )
+        return self.programs[-1]
 
     def supervise(self) -> None:
         """Start workers in place of those that have ended, as a supervisor does."""
@@ -220,9 +224,12 @@ class Drill:
                 time.sleep(0.5)
             return self.found()
         finally:
-            for worker in self.workers.values():
-                worker.kill()
-            self.server.kill()
+            self.end()
+
+    def end(self) -> None:
+        for program in self.programs:
+            program.kill()
+        self.server.kill()
 
     def left(self) -> set[int]:
         with suppress(psycopg.OperationalError):
@@ -286,6 +293,14 @@ def main() -> None:
     only = parser.parse_args().only
     STATE.parent.mkdir(exist_ok=True)
     done = json.loads(STATE.read_text()) if STATE.exists() else {}
+    drills: dict[str, Drill] = {}
+
+    def end(*_: object) -> None:
+        for drill in drills.values():
+            drill.end()
+        os._exit(1)
+
+    signal.signal(signal.SIGTERM, end)
     with seeded() as (seed, home), ThreadPoolExecutor(len(FAULTS)) as threads:
         for of in DRILLED:
             if only in (None, of.name):

@@ -193,8 +193,9 @@ class Run:
         self.workers.append(worker)
 
     def is_known(self) -> bool:
-        """Whether the database knows all workers."""
-        return {one.pid for one in self.workers} <= {pid for (pid,) in self.ask(KNOWN)}
+        """Whether the database knows all workers that have not ended."""
+        running = {one.pid for one in self.workers if one.is_alive()}
+        return running <= {pid for (pid,) in self.ask(KNOWN)}
 
     def kill_worker(self) -> None:
         """Kill one that holds leases, and start another."""
