@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 
 from rowlease import current, task
-from rowlease.errors import StoreUnavailable
+from rowlease.errors import StoreConflict, StoreUnavailable
 from rowlease.events import Abandoned, Claimed, Event, Events, Failed, Finished, LeaseLostEvent
 from rowlease.worker import Worker
 from tests.stress.history import Report, Told
@@ -91,7 +91,7 @@ def work(dsn: str, ledger: Path, executor: str) -> None:
         os.write(file, lines.encode())
 
     events.subscribe(note, Claimed, Finished, Failed, Abandoned, LeaseLostEvent)
-    while True:  # as a supervisor does if the database is away when its worker starts
-        with suppress(StoreUnavailable):
+    while True:  # as a supervisor does if its worker cannot start: no database, or a cancel
+        with suppress(StoreUnavailable, StoreConflict):
             worker.run()
             return
