@@ -213,7 +213,7 @@ class Drill:
                 with suppress(psycopg.OperationalError):
                     self.faults += act(self)
                 self.supervise()
-                if producer.poll() is not None and not any(self.in_flight().values()):
+                if producer.poll() is not None and not self.pick():
                     break
             assert producer.wait(120) == 0
             over = waited(PATIENCE)
