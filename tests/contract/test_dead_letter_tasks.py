@@ -135,6 +135,21 @@ def test_the_worker_that_starts_last_decides_for_its_queues(store: Session) -> N
     ]
 
 
+def test_of_a_kind_that_is_given_twice_the_last_task_counts(store: Session) -> None:
+    store.configure_queue("desk")
+    store._call(
+        "set_dead_letter_tasks",
+        p_queue_names=["default", "default"],
+        p_kinds=["act", "act", "fly", "fly"],
+        p_task_queues=["alarms", "desk", "alarms", None],
+        p_task_kinds=["report", "report", "report", None],
+    )
+    for kind in ("act", "fly"):
+        store.put(kind=kind, max_attempts=1)
+        store.fail(store.claim(), [Failure("no")])
+    assert [(to, payload["kind"]) for to, payload in reports(store)] == [("desk", "act")]
+
+
 def test_a_queue_that_is_deleted_takes_its_tasks_along(store: Session) -> None:
     store.configure_queue("other")
     store.set_dead_letter_tasks(["other"], {"act": ("alarms", "report")})

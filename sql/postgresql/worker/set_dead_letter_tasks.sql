@@ -5,22 +5,28 @@
 -- errors:   none
 -- locks:    rows of dead_letter_task, by queue and kind
 -- why:      a lease may also be broken when no worker that knows the task is left, so the database
---           must know. Of several workers the one that starts last decides. Nothing is written if
---           nothing has changed.
+--           must know. Of several workers the one that starts last decides, and of a kind that is given
+--           twice, its last task. Nothing is written if nothing has changed.
 create or replace function rowlease.set_dead_letter_tasks(
   p_queue_names text[], p_kinds text[], p_task_queues text[], p_task_kinds text[]
 ) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
 as $$
-  delete from rowlease.dead_letter_task t
-   where t.queue_name = any(p_queue_names)
-     and t.kind in (select g.kind from unnest(p_kinds, p_task_kinds) as g(kind, task_kind)
-                     where g.task_kind is null);
+  with given as (
+    select distinct on (g.kind) g.kind, g.task_queue, g.task_kind
+      from unnest(p_kinds, p_task_queues, p_task_kinds)
+           with ordinality as g(kind, task_queue, task_kind, place)
+     order by g.kind, g.place desc
+  ), gone as (
+    delete from rowlease.dead_letter_task t
+     where t.queue_name = any(p_queue_names)
+       and t.kind in (select g.kind from given g where g.task_kind is null)
+  )
   insert into rowlease.dead_letter_task as t (queue_name, kind, task_queue, task_kind)
-  select n, g.kind, g.task_queue, g.task_kind
+  select distinct n, g.kind, g.task_queue, g.task_kind
     from unnest(p_queue_names) n
-   cross join unnest(p_kinds, p_task_queues, p_task_kinds) as g(kind, task_queue, task_kind)
+   cross join given g
    where g.task_kind is not null
    order by n, g.kind
       on conflict (queue_name, kind) do update

@@ -16,11 +16,16 @@ declare @given table (QueueName nvarchar(100) collate Latin1_General_100_BIN2 no
                       TaskKind nvarchar(200) collate Latin1_General_100_BIN2,
                       primary key (QueueName, Kind));
 insert into @given (QueueName, Kind, TaskQueue, TaskKind)
-select n.value, k.value, q.value, t.value
-  from openjson(@p_queue_names) as n
- cross join openjson(@p_kinds) as k
-  left join openjson(@p_task_queues) as q on q.[key] = k.[key]
-  left join openjson(@p_task_kinds) as t on t.[key] = k.[key];
+select g.queue_name, g.kind, g.task_queue, g.task_kind
+  from (select n.value as queue_name, k.value as kind, q.value as task_queue, t.value as task_kind,
+               row_number() over (partition by n.value collate Latin1_General_100_BIN2,
+                                               k.value collate Latin1_General_100_BIN2
+                                      order by cast(k.[key] as int) desc) as turn
+          from openjson(@p_queue_names) as n
+         cross join openjson(@p_kinds) as k
+          left join openjson(@p_task_queues) as q on q.[key] = k.[key]
+          left join openjson(@p_task_kinds) as t on t.[key] = k.[key]) as g
+ where g.turn = 1;
 begin transaction;
 exec rowlease_internal.take_lock N'rowlease:kinds';
 delete from rowlease.DeadLetterTask
