@@ -262,6 +262,13 @@ PROGRAM = """
     def enqueue():
         results = [add.enqueue(2, b=3), send.enqueue("a@b.c"), fail.enqueue("no luck")]
         later = add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1)
+        for wrong, arguments in ((add, ()), (add, (1, 2, 3)), (send, ()), (fail, ("a", "b"))):
+            try:
+                wrong.enqueue(*arguments)
+            except TypeError as error:
+                print("refused", error)
+            else:
+                raise AssertionError(wrong)
         with transaction.atomic():
             dropped = add.enqueue(4)
             assert add.get_result(dropped.id).args == [4]
@@ -301,6 +308,7 @@ def test_djangos_tasks_are_requests(project: Project, page: list[str], dsn: str,
     project.write("program.py", PROGRAM)
     project.manage("migrate", "auth")  # also only makes the queue mail
     printed = project.manage("shell", "-c", "import program; program.enqueue()")
+    assert "refused shop.tasks.add(a, b=1): missing a required argument: 'a'" in printed
     ids = json.loads(printed.partition("ids ")[2])
     assert sql("select kind, priority, queue_name from rowlease.queue order by 1, 2") == [
         ("shop.tasks.add", 4, "default"),

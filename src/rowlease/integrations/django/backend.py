@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Iterable
@@ -86,8 +87,13 @@ class RowleaseBackend(_backends.BaseTaskBackend):
     supports_priority = True
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Enqueue one request, in the open transaction of Django's connection."""
+        """Enqueue one request, in the open transaction of Django's connection.
+
+        Raises:
+            TypeError: the arguments do not fit the task's parameters.
+        """
         self.validate_task(task)
+        _check_arguments(task, args, kwargs)
         # Make the same kind of result as `get_result`.
         result = self._result(task, "", "READY", list(args), dict(kwargs))
         own = of_rowlease(task).with_options(
@@ -220,6 +226,15 @@ def of_rowlease(task: Any) -> Task[..., Any]:
         return _run(path, args, kwargs, backend)
 
     return Task(run, path, queue=task.queue_name, **getattr(task, "rowlease", {}))
+
+
+def _check_arguments(task: Any, args: Any, kwargs: Any) -> None:
+    signature = inspect.signature(task.func)
+    context = [None] if task.takes_context else []
+    try:
+        signature.bind(*context, *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.module_path}{signature}: {error}") from None
 
 
 def _run(path: str, args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
