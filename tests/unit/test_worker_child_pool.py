@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -57,6 +59,8 @@ def act(do: str, **given: Any) -> object:
             shared_memory.SharedMemoryView.must_wake = lambda self: False  # type: ignore[method-assign]
         case "exit":
             os._exit(0)
+        case "print":
+            sys.stdout.write("last words\n")
         case "hang":
             threading.Event().wait()
     return do
@@ -139,6 +143,34 @@ def test_large_payloads_and_results_pass_without_blocking(slots: ChildPool) -> N
     assert [one.ending for one in found[:8]] == [Returned("1000000")] * 8
     assert {len(result_of(one)) for one in found[8:]} == {1_000_002}
     assert (slot.has_unsent, slot.load) == (False, 0)
+
+
+def test_the_pool_closes_when_the_last_lines_of_its_children_are_logged(
+    slots: ChildPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = threading.Event()
+    logged: list[str] = []
+
+    class Late(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            joined.wait(PATIENCE)
+            logged.append(record.getMessage())
+
+    def join(thread: threading.Thread, timeout: float | None = None) -> None:
+        joined.set()
+        real(thread, PATIENCE)
+
+    real = threading.Thread.join
+    logger = logging.getLogger("stdout")
+    logger.addHandler(late := Late())
+    slots.runners[0].give([lease("print")])
+    answers(slots, 1)
+    monkeypatch.setattr(threading.Thread, "join", join)
+    slots.close()
+    monkeypatch.undo()
+    joined.set()
+    logger.removeHandler(late)
+    assert logged == ["last words"]
 
 
 def test_a_stopped_child_does_not_delay_the_worker(slots: ChildPool) -> None:
