@@ -83,7 +83,9 @@ def test_a_request_exists_if_and_only_if_it_commits(library: Any, dsn: str, sql:
             assert handle.status() == "Scheduled"
             assert rows(sql) == expected
             many = bound.enqueue_many(charge.request(n) for n in range(3))
+            follows = bound.enqueue_batch([charge.request(0)], then=charge.request(1)).then
             opened.commit()
+            assert follows.status() == "Scheduled"
             assert [each.status() for each in many] == ["Pending"] * 3
 
 
@@ -106,7 +108,9 @@ def test_in_a_coroutine_too(library: Any, dsn: str, sql: Sql) -> None:
             assert await handle.status() == "Scheduled"
             assert rows(sql) == expected
             many = await bound.enqueue_many(charge.request(n) for n in range(3))
+            batch = await bound.enqueue_batch([charge.request(0)], then=charge.request(1))
             await opened.commit()
+            assert await batch.then.status() == "Scheduled"
             assert [await each.status() for each in many] == ["Pending"] * 3
 
     in_a_loop(dsn, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -127,11 +128,13 @@ def test_what_follows_a_batch_gets_its_results_in_order(
 ) -> None:
     members = [shrink.s("a", width=width) for width in (3, 1, 2)]
     links = chain(shrink.s("b", width=5), shrink.request("c", width=4))
-    client.enqueue_batch([*members, links], then=total.s(unit="kB"))
-    client.enqueue_batch([], then=total.s())
+    batches = [
+        client.enqueue_batch([*members, links], then=total.s(unit="kB")),
+        client.enqueue_batch([], then=total.s()),
+    ]
     drain(client, ALL) if executor == "drain" else burst(store, executor)
-    found = sql("select result from rowlease.requests where kind = 'total' order by request_id")
-    assert found == [("[3, 1, 2, 4] kB",), ("[] bytes",)]
+    told = [batch.then.result(timedelta(minutes=1)) for batch in batches]
+    assert told == ["[3, 1, 2, 4] kB", "[] bytes"]
 
 
 def test_what_follows_becomes_a_dead_letter_if_a_member_is_one_until_both_are_requeued(

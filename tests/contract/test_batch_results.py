@@ -79,5 +79,8 @@ def test_the_async_client_has_the_same_results(dsn: str, store: Session) -> None
             state = await batch.read()
             assert state
             assert state.num_requests == 2
+            followed = await batch.then.read()
+            assert followed
+            assert followed.kind == "other"
 
     asyncio.run(work())

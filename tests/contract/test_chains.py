@@ -213,6 +213,11 @@ def test_a_batch_and_what_follows_are_enqueued_whole_or_not_at_all(
         batch = client.enqueue_batch(members, then=second.request(9))
         (found,) = store.list_batches(batch.batch_id)
         assert found.num_requests == 3
+        followed = batch.then.read()
+        assert followed
+        assert followed.kind == "second"
+        with pytest.raises(InvalidRequest, match="knows what follows"):
+            _ = client.batch(batch.batch_id).then
         rows = store.rows("queue", "queue_name", "kind", "load_id", "status")
         assert sorted(rows) == [
             ("default", "first", batch.batch_id, "Pending"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
@@ -105,9 +106,12 @@ class AsyncBoundProducer(AsyncProducer):
 
     async def _send_batch(self, call: BatchCall) -> AsyncBatch:
         with call.within_middleware():
-            for each, receipt in call.with_receipts(call.options["receipt"]):
-                await each.send_async(self._store, receipt, self._connection)
-        batch = Batch(call.batch_id, BatchReads(self._store))
+            answers = [
+                answer
+                for each, receipt in call.with_receipts(call.options["receipt"])
+                for answer in await each.send_async(self._store, receipt, self._connection)
+            ]
+        batch = Batch(call.batch_id, BatchReads(self._store), call.then(answers, self._store))
         return AsyncBatch(call.batch_id, batch, self._threads)
 
 
@@ -245,5 +249,7 @@ class AsyncClient(AsyncProducer):
     async def _send_batch(self, call: BatchCall) -> AsyncBatch:
         client, threads = self._opened
         with call.within_middleware():
-            await Sending(client.store, call, self._retry_for).send_in(threads)
-        return self.batch(call.batch_id)
+            answers = await Sending(client.store, call, self._retry_for).send_in(threads)
+        then = call.then(answers, client.store)
+        batch = replace(client.batch(call.batch_id), _then=then)
+        return AsyncBatch(call.batch_id, batch, threads)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Generic
+from typing import Any, Generic
 
 from rowlease.client.batch import Batch
 from rowlease.client.call_threads import CallThreads
@@ -62,6 +62,11 @@ class AsyncBatch:
     batch_id: str
     _batch: Batch = field(compare=False, repr=False)
     _threads: CallThreads = field(compare=False, repr=False)
+
+    @property
+    def then(self) -> AsyncHandle[Any]:
+        """See `Batch.then`."""
+        return AsyncHandle.of(self._batch.then, self._threads)
 
     async def read(self) -> BatchState | None:
         """See `Batch.read`."""

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
+from typing import Any
 
 from rowlease.client.batch_reads import BatchReads
 from rowlease.client.call_threads import CallThreads
+from rowlease.client.handle import Handle
 from rowlease.counts import counted
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, BatchState, check_type
@@ -21,7 +23,7 @@ RESULTS_PER_PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch, or one load. `Client.batch` returns it.
+    """One batch, or one load. `Client.batch` and `Client.enqueue_batch` return it.
 
     The methods need the rights of rowlease_reader.
 
@@ -31,6 +33,18 @@ class Batch:
 
     batch_id: str
     _reads: BatchReads = field(compare=False, repr=False)
+    _then: Handle[Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def then(self) -> Handle[Any]:
+        """The request that follows the batch.
+
+        Raises:
+            InvalidRequest: `enqueue_batch` did not return this batch, or had no `then`.
+        """
+        if self._then is None:
+            raise InvalidRequest("only what `enqueue_batch(…, then=…)` returns knows what follows")
+        return self._then
 
     def read(self) -> BatchState | None:
         """The counts of the batch; None if there is no such batch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack, overload
@@ -163,9 +164,12 @@ class BoundProducer(Producer):
 
     def _send_batch(self, call: BatchCall) -> Batch:
         with call.within_middleware():
-            for each, receipt in call.with_receipts(call.options["receipt"]):
-                each.send(self._store, receipt, connection=self._connection)
-        return Batch(call.batch_id, BatchReads(self._store))
+            answers = [
+                answer
+                for each, receipt in call.with_receipts(call.options["receipt"])
+                for answer in each.send(self._store, receipt, connection=self._connection)
+            ]
+        return Batch(call.batch_id, BatchReads(self._store), call.then(answers, self._store))
 
 
 class Client(Producer):
@@ -331,5 +335,5 @@ class Client(Producer):
 
     def _send_batch(self, call: BatchCall) -> Batch:
         with call.within_middleware():
-            Sending(self.store, call, self._retry_for).send()
-        return self.batch(call.batch_id)
+            answers = Sending(self.store, call, self._retry_for).send()
+        return replace(self.batch(call.batch_id), _then=call.then(answers, self.store))

@@ -201,9 +201,11 @@ class BatchCall:
         self.options: CallOptions = {"receipt": receipt, "batch_id": self.batch_id}
         self.calls = [EnqueueCall(each, self.options) for each in members]
         self.queue = self.calls[0].queue
+        self._then: EnqueueCall[Any] | None = None
         if then is not None:
             request = after_batch(then, even_if_dead=even_if_dead)
-            self.calls.append(EnqueueCall([request], {"after": self.batch_id}))
+            self._then = EnqueueCall([request], {"after": self.batch_id})
+            self.calls.append(self._then)
 
     @contextmanager
     def within_middleware(self) -> Iterator[None]:
@@ -219,6 +221,10 @@ class BatchCall:
             (call, receipt and uuid.uuid5(uuid.NAMESPACE_OID, f"{receipt} {place}").hex)
             for place, call in enumerate(self.calls)
         ]
+
+    def then(self, answers: list[Enqueued], store: Store) -> Handle[Any] | None:
+        """The handle of the request that follows, whose answer is the last one."""
+        return None if self._then is None else self._then.handles(answers[-1:], store)[0]
 
     def send(self, store: Store, receipt: str | None) -> list[Enqueued]:
         """Make the calls in one transaction."""
