@@ -139,8 +139,8 @@ class Model:
             if other.group == r.group
         )
 
-    def dequeue(self, limit: int, slots: int, tokens: Iterable[int]) -> list[Held]:
-        """Tokens are random, and larger at each claim of a request."""
+    def claimable(self, limit: int, slots: int) -> list[Request]:
+        """What a claim takes."""
         if self.paused:
             return []
         self.housekeeping()
@@ -149,11 +149,18 @@ class Model:
             recent = sum(number for at, number in self.starts if at > begin)
             limit = min(limit, slots, self.rate - recent)
         order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
-        taken = [r for r in order if self.first(r)][:limit]
+        return [r for r in order if self.first(r)][:limit]
+
+    def lease(self, r: Request, token: int, starts: bool) -> None:
+        r.status, r.expires, r.started = "Processing", self.now + LEASE, starts
+        r.token, r.attempts, r.broken = token, r.attempts + 1, False
+
+    def dequeue(self, limit: int, slots: int, tokens: Iterable[int]) -> list[Held]:
+        """Tokens are random, and larger at each claim of a request."""
+        taken = self.claimable(limit, slots)
         for place, (r, token) in enumerate(zip(taken, tokens, strict=True)):
             assert token > r.token
-            r.status, r.expires, r.started = "Processing", self.now + LEASE, place < slots
-            r.token, r.attempts, r.broken = token, r.attempts + 1, False
+            self.lease(r, token, place < slots)
         self.starts.append((self.now, len(taken)))
         return [Held(r.id, r.token) for r in taken]
 

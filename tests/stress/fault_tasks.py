@@ -61,6 +61,26 @@ def stumble(n: int) -> dict[str, int]:
     return {"n": n}
 
 
+TOLD = (Claimed, Finished, Failed, Abandoned, LeaseLostEvent)
+
+
+def told(event: Event, worker: str, server: int = 0) -> list[Told | Report]:
+    """What a worker was answered."""
+    match event:
+        case Claimed(requests=requests):
+            return [Told(one.request_id, one.lock_token, worker) for one in requests]
+        case LeaseLostEvent(request=request, outcome=outcome):
+            # Whether to a renewal or to an outcome.
+            lease = request.request_id, request.lock_token
+            return [Report(*lease, "renew", outcome.value, worker, server)]
+        case Finished(request=request) | Failed(request=request) | Abandoned(request=request):
+            dead = isinstance(event, Failed) and event.dead
+            verb = VERBS.get(type(event), "give up" if dead else "fail")
+            lease = request.request_id, request.lock_token
+            return [Report(*lease, verb, "accepted", worker, server)]
+    return []
+
+
 def work(dsn: str, ledger: Path, executor: str) -> None:
     """Be a worker until a signal comes; each answer is a line of the ledger."""
     # Until it takes signals itself; one may come before.
@@ -71,26 +91,11 @@ def work(dsn: str, ledger: Path, executor: str) -> None:
     worker = Worker(dsn, __name__, concurrency=SLOTS, executor=executor, lease=LEASE, events=events)
 
     def note(event: Event) -> None:
-        match event:
-            case Claimed(requests=requests):
-                noted: list[Told | Report] = [
-                    Told(one.request_id, one.lock_token, worker.worker_id) for one in requests
-                ]
-            case LeaseLostEvent(request=request, outcome=outcome):
-                # Whether to a renewal or to an outcome.
-                lease = request.request_id, request.lock_token
-                noted = [Report(*lease, "renew", outcome.value, worker.worker_id)]
-            case Finished(request=request) | Failed(request=request) | Abandoned(request=request):
-                dead = isinstance(event, Failed) and event.dead
-                verb = VERBS.get(type(event), "give up" if dead else "fail")
-                lease = request.request_id, request.lock_token
-                noted = [Report(*lease, verb, "accepted", worker.worker_id)]
-            case _:
-                return
+        noted = told(event, worker.worker_id)
         lines = "".join(f"{json.dumps([type(one).__name__, *one])}\n" for one in noted)
         os.write(file, lines.encode())
 
-    events.subscribe(note, Claimed, Finished, Failed, Abandoned, LeaseLostEvent)
+    events.subscribe(note, *TOLD)
     while True:  # as a supervisor does if its worker cannot start: no database, or a cancel
         with suppress(StoreUnavailable, StoreConflict):
             worker.run()
