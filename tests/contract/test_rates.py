@@ -51,6 +51,24 @@ def test_no_more_start_in_a_period_than_the_queue_allows(store: Session, clock: 
     assert store.counted() == store.depth()
 
 
+@pytest.mark.only_on("postgresql", why="its tables can be locked against writers alone")
+def test_a_period_begins_when_the_row_of_a_delayed_claim_is_written(
+    store: Session, another: Another
+) -> None:
+    dba, worker = another(), another()
+    for session in (store, dba, worker):
+        session.freeze(None)
+    store.configure_queue("default", rate="1/1h")
+    store.put()
+    dba.begin()
+    dba.execute("lock table rowlease.queue in share mode")
+    delayed = worker.waiting(lambda: worker.claim())
+    dba.commit()
+    (held,) = delayed.result()
+    ((started,),) = store.rows("rate_start", "started_time")
+    assert started >= held.locked_time
+
+
 def test_a_claim_waits_until_the_next_start_is_permitted(store: Session, clock: Clock) -> None:
     store.configure_queue("default", rate="2/10s", lease_seconds=3600)
     store.put(5)

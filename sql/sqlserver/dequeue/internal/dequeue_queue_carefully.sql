@@ -19,6 +19,7 @@ declare @step int = 2 * @p_limit + 10, @broken int, @moved int, @room bigint = @
 declare @paused bit, @policy varchar(10), @max_priority int, @max_in_flight int, @consumers bit;
 declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int;
 declare @leased int, @ids nvarchar(max), @rate varchar(30), @group_rate varchar(30), @in_rate bigint;
+declare @written datetime2(6);
 set @p_leased = null;
 set @p_more = 0;
 set @p_held_back = 0;
@@ -69,7 +70,10 @@ begin
 end;
 set @ids = cast(@p_leased as nvarchar(max));
 if @rate is not null or @group_rate is not null
-  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @ids, @p_now;
+begin
+  set @written = rowlease.now();
+  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @ids, @written;
+end;
 set @leased = (select count(*) from openjson(@ids));
 if @rate is not null and @in_rate > @leased
   set @p_next = null;
