@@ -13,7 +13,8 @@ create or alter trigger rowlease.end_part on rowlease.Lane after insert
 as
 set nocount on;
 set xact_abort on;
-declare @now datetime2(6) = rowlease.now(), @run bigint, @part bigint, @counts bit, @kind nvarchar(max), @payload nvarchar(max), @priority int;
+declare @now datetime2(6) = rowlease.now();
+declare @run bigint, @part bigint, @counts bit, @kind nvarchar(max), @payload nvarchar(max), @priority int;
 declare @parts table (
   RunNumber bigint not null, Part bigint not null, Priority smallint not null, NumRows bigint not null,
   FirstId bigint not null, LastId bigint not null, ToQueue bit not null,

@@ -98,8 +98,7 @@ begin
   held_back := v_room.held_back
                or v_room.in_flight < p_limit and cardinality(request_ids) = v_room.in_flight;
   if v_settings.rate is not null or v_settings.group_rate is not null then
-    next_start := least(next_start,
-                        rowlease_internal.note_starts(v_settings, request_ids, rowlease.now()));
+    next_start := least(next_start, rowlease_internal.note_starts(v_settings, request_ids));
   end if;
   floor := floor || jsonb_build_object('moved', v_moved, 'times', v_times, 'ids', v_ids);
   perform rowlease_internal.wake_others(v_settings, p_worker_id, p_now, p_slots, cardinality(request_ids));

@@ -17,7 +17,7 @@ set nocount on;
 set xact_abort on;
 declare @step int = 2 * @p_limit + 10, @broken int, @moved int, @room bigint = @p_limit;
 declare @paused bit, @policy varchar(10), @max_priority int, @max_in_flight int, @consumers bit;
-declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int, @written datetime2(6);
+declare @waiting bigint, @processing bigint, @lease_ms bigint, @mine int;
 declare @leased int, @ids nvarchar(max), @rate varchar(30), @group_rate varchar(30), @in_rate bigint;
 set @p_leased = null;
 set @p_more = 0;
@@ -68,9 +68,8 @@ begin
                                          @p_slots, @group_rate, @p_leased output, @p_more output;
 end;
 set @ids = cast(@p_leased as nvarchar(max));
-set @written = rowlease.now();
 if @rate is not null or @group_rate is not null
-  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @ids, @written;
+  exec rowlease_internal.note_starts @p_queue_name, @rate, @group_rate, @ids;
 set @leased = (select count(*) from openjson(@ids));
 if @rate is not null and @in_rate > @leased
   set @p_next = null;

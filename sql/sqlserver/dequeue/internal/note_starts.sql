@@ -1,16 +1,17 @@
 -- note_starts: record the starts of a claim from a queue with a rate.
 -- params:   p_queue_name nvarchar(400), p_rate nvarchar(30), p_group_rate nvarchar(30),
---           p_request_ids nvarchar(max), p_now datetime2(6)
+--           p_request_ids nvarchar(max)
 -- returns:  nothing
 -- why:      a row has its starts and all starts before it, so that room_in_rate reads two rows. Times
 --           never go back within a key, also if the clock does. A claim takes one request of a group
---           at most.
+--           at most. A start counts from the write of its row, as its lease does, so the clock is read here.
 create or alter procedure rowlease_internal.note_starts
   @p_queue_name nvarchar(400), @p_rate nvarchar(30), @p_group_rate nvarchar(30),
-  @p_request_ids nvarchar(max), @p_now datetime2(6)
+  @p_request_ids nvarchar(max)
 as
 set nocount on;
 set xact_abort on;
+declare @now datetime2(6) = rowlease.now();
 declare @new table (RateKey nvarchar(201) collate Latin1_General_100_BIN2 not null primary key,
                     NumStarts int not null, PeriodMs bigint not null);
 insert into @new (RateKey, NumStarts, PeriodMs)
@@ -34,5 +35,5 @@ select @p_queue_name, n.RateKey, t.StartedTime, coalesce(l.Total, 0) + n.NumStar
      from rowlease.RateStart as s with (forceseek (rate_start_pkey (QueueName, RateKey)))
     where s.QueueName = @p_queue_name and s.RateKey = n.RateKey
     order by s.StartedTime desc, s.Total desc) as l
- cross apply (select case when l.StartedTime > @p_now then l.StartedTime else @p_now end
+ cross apply (select case when l.StartedTime > @now then l.StartedTime else @now end
                 as StartedTime) as t;
