@@ -112,6 +112,16 @@ def test_a_link_without_a_result_gives_none() -> None:
     assert json.loads(found.new.payload) == {"$version": 2, "text": None}
 
 
+def test_who_enqueues_a_chain_as_in_another_library_is_told_how() -> None:
+    link = shrink.s("a.png")
+    for what, name in ((chain(link, publish.s()), "TaskRequest"), (link, "Link")):
+        with pytest.raises(AttributeError) as refused:
+            what.delay()  # type: ignore[union-attr]
+        assert str(refused.value) == f"a {name} has no 'delay'; use client.enqueue_many([...])"
+        with pytest.raises(TypeError, match=rf"a {name} cannot be called; use client.enqueue_many"):
+            what()  # type: ignore[operator]
+
+
 def test_a_text_that_only_looks_like_a_successor_is_an_argument() -> None:
     for payload in ('{"text":"$next"}', '{"$next":null}', '{"a":{"$next":{"kind":"x"}}}', "{}"):
         assert successor_of(payload, None, "1") is None

@@ -90,6 +90,7 @@ def test_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         ("postgresql://u:hunter2@a:1,b:2/db", "postgresql://u:***@a:1,b:2/db"),
         ("postgresql://u%3Ahunter2@h/db", "postgresql://u:***@h/db"),
         ("postgresql://u%3ahunter2:x@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u:hunter2@%2Frun%2fpg:5432/db", "postgresql://u:***@/run/pg:5432/db"),
     ],
 )
 def test_everything_but_the_password_is_shown(dsn: str, shown: str) -> None:

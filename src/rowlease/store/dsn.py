@@ -26,6 +26,7 @@ def redact(dsn: str) -> str:
     user, *password = re.split(":|%3A", credentials, maxsplit=1, flags=re.IGNORECASE)
     if "@" in query or "/" in user or not (at or re.fullmatch(ADDRESS, place)):
         return f"{scheme}://***"
+    place = re.sub("%2F", "/", place, flags=re.IGNORECASE)  # the folder of a socket
     return f"{scheme}://{user}{':***' if password else ''}{at}{place}"
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypedDict, TypeVar, Unpack, cast
 
 from rowlease.errors import InvalidRequest
 from rowlease.model import DURATION, FIELD_TYPES, MAX_PRIORITY, NewRequest, check_type, short_repr
@@ -80,8 +80,24 @@ CALL_OPTIONS = frozenset(CallOptions.__annotations__)
 REQUEST_OPTIONS = CALL_OPTIONS | RequestOptions.__annotations__.keys()
 
 
+class ForEnqueueMany:
+    """What `enqueue_many` takes. Who enqueues it as in another library is told how it is done."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker refuses both itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            what = type(self).__name__
+            raise AttributeError(f"a {what} has no {name!r}; use client.enqueue_many([...])")
+
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            what = type(self).__name__
+            raise TypeError(f"a {what} cannot be called; use client.enqueue_many([...])")
+
+
 @dataclass(frozen=True, slots=True)
-class TaskRequest(Generic[R_co]):
+class TaskRequest(ForEnqueueMany, Generic[R_co]):
     """A request that can be enqueued; made by `task.request(...)` or `untyped_request`.
 
     Attributes:

@@ -30,6 +30,7 @@ from rowlease.tasks.requests import (
     CALL_OPTIONS,
     DEFAULT_QUEUE,
     REQUEST_OPTIONS,
+    ForEnqueueMany,
     Options,
     TaskRequest,
     check_names,
@@ -246,7 +247,7 @@ class Task(TaskSettings, Generic[P, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Link(Generic[R]):
+class Link(ForEnqueueMany, Generic[R]):
     """A task with its arguments; made by `Task.s`.
 
     In a chain, all but the first link get the result of the link before as their first argument.
