@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowlease import Client, chain
-from rowlease.errors import AccessDenied
+from rowlease.errors import AccessDenied, InvalidRequest
 from rowlease.events import Events
 from rowlease.store import Store
 from rowlease.tasks.task import Task
@@ -93,6 +93,20 @@ def test_a_link_that_becomes_a_dead_letter_ends_the_chain_until_it_is_requeued(
     assert results(sql) == [("refuse", "Complete", "a"), ("announce", "Complete", "a!")]
 
 
+@pytest.mark.parametrize("executor", ["thread", "drain"])
+def test_an_attempt_whose_successor_is_refused_has_failed(
+    client: Client, store: Store, sql: Sql, executor: str
+) -> None:
+    client.enqueue_many([chain(shrink.s("a"), announce.with_options(queue="gone").s())])
+    if executor == "drain":
+        assert isinstance(drain(client, ALL, reraise=False)[0].error, InvalidRequest)
+    else:
+        burst(store, executor)
+    ((error, num_attempts),) = sql("select last_error, num_attempts from rowlease.requests")
+    assert 'queue "gone" does not exist' in error
+    assert num_attempts >= 1
+
+
 @pytest.mark.parametrize("executor", ["process", "thread", "drain"])
 def test_a_task_that_completes_itself_is_followed_with_that_result(
     client: Client, store: Store, sql: Sql, dsn: str, executor: str
@@ -147,7 +161,7 @@ def test_what_follows_becomes_a_dead_letter_if_a_member_is_one_until_both_are_re
     found = sql(
         "select last_error from rowlease.requests where kind = 'joined' order by request_id"
     )
-    why = '1 dead letter and 0 cancelled in the batch "{}"; requeue the dead letters, then this'
+    why = '1 dead letter, 0 cancelled and 0 unfinished in the batch "{}"; when all are complete'
     assert len(found) == 2
     assert found[0][0].startswith(why.format("b"))
     monkeypatch.setattr(fail_if, "function", lambda text: text)
@@ -170,6 +184,27 @@ def test_what_follows_may_run_although_members_are_dead_letters(
     client.enqueue_batch(members, then=joined.s(), even_if_dead=True)
     burst(store, "process")
     assert sql("select result from rowlease.requests where kind = 'joined'") == [("ac",)]
+
+
+def test_what_follows_knows_its_batch_if_an_operator_makes_it_due_early(
+    client: Client, store: Store, sql: Sql
+) -> None:
+    for width, even_if_dead in enumerate((False, True)):
+        late = shrink.with_options(delay=timedelta(hours=1)).s("b", width=width)
+        members = [shrink.s("a", width=width), late]
+        batch = client.enqueue_batch(members, then=total.s(), even_if_dead=even_if_dead)
+        burst(store, "thread")
+        client.requests.reschedule(ids=[batch.then.request_id])
+        burst(store, "thread")
+        client.requests.reschedule("kind:shrink")
+        burst(store, "thread")
+    found = "select last_error, result, request_id from rowlease.requests where kind = 'total'"
+    (early, _, request_id), (_, result, _) = sql(found + " order by request_id")
+    assert result == "[1] bytes"
+    assert "0 dead letters, 0 cancelled and 1 unfinished in the batch" in early
+    client.requests.requeue(ids=[request_id])
+    burst(store, "thread")
+    assert sql(found + " order by request_id")[0][1] == "[0, 0] bytes"
 
 
 def test_results_that_no_payload_holds_make_a_dead_letter_that_says_so(

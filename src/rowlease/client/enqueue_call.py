@@ -203,7 +203,7 @@ class BatchCall:
         self.queue = self.calls[0].queue
         self._then: EnqueueCall[Any] | None = None
         if then is not None:
-            request = after_batch(then, even_if_dead=even_if_dead)
+            request = after_batch(then, self.batch_id, even_if_dead=even_if_dead)
             self._then = EnqueueCall([request], {"after": self.batch_id})
             self.calls.append(self._then)
 

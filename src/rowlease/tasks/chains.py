@@ -47,10 +47,12 @@ class AfterBatch(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True)
     """What a request needs of the batch that it has waited for.
 
     Attributes:
+        batch_id: the id of the batch.
         result_as: the argument that the list of results becomes; None if there is none.
         even_if_dead: whether it runs though not all requests of the batch are complete.
     """
 
+    batch_id: str
     result_as: str | None = None
     even_if_dead: bool = False
 
@@ -106,7 +108,9 @@ def chain(*links: Link[Any] | TaskRequest[Any]) -> TaskRequest[Any]:
     return _with_payload(first, payload)
 
 
-def after_batch(given: Link[R] | TaskRequest[R], *, even_if_dead: bool) -> TaskRequest[R]:
+def after_batch(
+    given: Link[R] | TaskRequest[R], batch_id: str, *, even_if_dead: bool
+) -> TaskRequest[R]:
     """The request that follows a batch. A link gets the list of results as its first argument.
 
     Raises:
@@ -114,7 +118,7 @@ def after_batch(given: Link[R] | TaskRequest[R], *, even_if_dead: bool) -> TaskR
     """
     request, result_as = _request_and_result(given)
     payload = json.loads(request.new.payload)
-    payload[AFTER_KEY] = msgspec.to_builtins(AfterBatch(result_as, even_if_dead))
+    payload[AFTER_KEY] = msgspec.to_builtins(AfterBatch(batch_id, result_as, even_if_dead))
     return _with_payload(request, payload)
 
 

@@ -20,6 +20,7 @@ from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.tasks.task import Task, runner
 from rowlease.testing.where import Where, store_of
 from rowlease.worker.attempt import SnoozeAsked, failed
+from rowlease.worker.calls import ascii_only, is_caused_by_data
 from rowlease.worker.claims.before_start import has_expired, with_results
 from rowlease.worker.claims.queues import queues_of
 from rowlease.worker.housekeeping import Schedules
@@ -190,7 +191,13 @@ class _Draining:
             return
         finally:
             running.reset(token)
-        outcome = self._complete(leased, results[0])
+        try:
+            outcome = self._complete(leased, results[0])
+        except Exception as error:
+            if not is_caused_by_data(error):
+                raise
+            self._fail(leased, error, Failure(ascii_only(str(error))))
+            return
         result = results[0]
         if outcome is Outcome.REPEAT:  # the task has completed its request itself
             found = self._store.get_request(leased.request_id)

@@ -51,31 +51,32 @@ def with_results(store: Store, leased: LeasedRequest) -> LeasedRequest:
     if asked is None:
         return leased
     counts = decode_headers(leased.headers)
-    batch_id, num_complete = counts.get("batch_id", ""), int(counts.get("batch_complete", 0))
+    num_complete = int(counts.get("batch_complete", 0))
     if (counts.get("batch_failed"), counts.get("batch_cancelled")) != ("0", "0"):
-        num_complete = _num_complete(store, batch_id, asked)
+        num_complete = _num_complete(store, asked)
     if asked.result_as is None:
         return leased
-    results = ",".join(_results(store, batch_id, num_complete))
+    results = ",".join(_results(store, asked.batch_id, num_complete))
     payload = leased.payload.rstrip()[:-1] + f", {json.dumps(asked.result_as)}: [{results}]}}"
     if len(payload.encode()) > MAX_PAYLOAD_BYTES:
         raise DeadLetter(
-            f'the results of the batch "{batch_id}" are larger than a payload may be; read them in '
-            "the task, with client.batch(id).results(task)"
+            f'the results of the batch "{asked.batch_id}" are larger than a payload may be; read '
+            "them in the task, with client.batch(id).results(task)"
         )
     return leased._replace(payload=payload)
 
 
-def _num_complete(store: Store, batch_id: str, asked: AfterBatch) -> int:
+def _num_complete(store: Store, asked: AfterBatch) -> int:
     """How many requests of the batch are complete now. Dead letters may have been requeued."""
-    found = store.list_batches(batch_id)
+    found = store.list_batches(asked.batch_id)
     if not found:
-        raise DeadLetter(f'the batch "{batch_id}" does not exist any more')
+        raise DeadLetter(f'the batch "{asked.batch_id}" does not exist any more')
     (batch,) = found
     if batch.num_complete < batch.num_requests and not asked.even_if_dead:
         raise DeadLetter(
-            f"{counted(batch.num_failed, 'dead letter')} and {batch.num_cancelled:,} cancelled in "
-            f'the batch "{batch_id}"; requeue the dead letters, then this request'
+            f"{counted(batch.num_failed, 'dead letter')}, {batch.num_cancelled:,} cancelled and "
+            f'{batch.num_live:,} unfinished in the batch "{asked.batch_id}"; when all are '
+            "complete, requeue this request"
         )
     return batch.num_complete
 
