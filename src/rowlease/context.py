@@ -80,9 +80,14 @@ class AsyncConnection(Protocol):
 
 
 class Context:
-    """One attempt at a request. In a task, `current` returns it."""
+    """One attempt at a request. In a task, `current` returns it.
 
-    __slots__ = ("_ends", "_link", "_number", "_request")
+    Attributes:
+        has_reported: whether the task has called `complete` or `snooze`. Then the worker does not
+            complete the request when the task returns.
+    """
+
+    __slots__ = ("_ends", "_link", "_number", "_request", "has_reported")
 
     def __init__(
         self, request: AttemptedRequest, number: int, ends: float, link: ExecutorLink
@@ -91,6 +96,7 @@ class Context:
         self._number = number
         self._ends = ends
         self._link = link
+        self.has_reported = False
 
     @property
     def request_id(self) -> int:
@@ -201,7 +207,8 @@ class Context:
 
         Call this last, and commit before the lease ends, because the lease cannot be renewed
         between this call and the commit. After the commit, the return value and exceptions of the
-        task are ignored. After a rollback, they decide the outcome of the attempt, as usual.
+        task are ignored. If the transaction is not committed, the attempt has failed, even if the
+        task returns: a return never completes a request whose effects may be lost.
 
         In a chain, the same transaction enqueues the next link with this `result`.
 
@@ -222,6 +229,7 @@ class Context:
 
         text = encode_result(result, f"request {self.request_id}")
         successor = successor_of(self._request.payload, self._request.headers, text)
+        self.has_reported = True
         return complete(connection, Held(self.request_id, self.lock_token), text, successor)
 
     @overload
@@ -246,6 +254,7 @@ class Context:
         """
         from rowlease.store.completion import snooze
 
+        self.has_reported = True
         return snooze(connection, Held(self.request_id, self.lock_token), after, reason)
 
     def progress(self, fraction: float, note: str = "") -> None:

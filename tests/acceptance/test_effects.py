@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from rowlease import LeaseLost, current
+from rowlease import LeaseLost, RowleaseError, current
 from rowlease.events import Events, Finished, Renewed, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
@@ -72,16 +73,17 @@ def test_the_effect_and_the_completion_commit_together(
     summary = Worker(
         store, tasks, burst=True, executor=executor, concurrency=1, events=Events()
     ).run()
-    assert (summary.claimed, summary.lost, summary.finished, summary.failed) == (5, 0, 2, 3)
+    assert (summary.claimed, summary.lost, summary.finished, summary.failed) == (5, 0, 1, 4)
     rows = sql(
         "select request_id, status, result, (select count(*) from payment p where"
         " p.request_id = r.request_id) from rowlease.requests r"
     )
-    # The commit is final; what the task returns or raises changes nothing.
+    # The commit is final; what the task returns or raises changes nothing. Without it, the request
+    # never completes: what the task returns may rest on effects that are lost.
     assert {ids[request_id]: state for request_id, *state in rows} == {
         "commit, return": ["Complete", {"paid": 5}, 1],
         "commit, raise": ["Complete", {"paid": 5}, 1],
-        "roll back, return": ["Complete", "returned", 0],
+        "roll back, return": ["Failed", None, 0],
         "roll back, raise": ["Failed", None, 0],
         "raise inside": ["Failed", None, 0],
     }
@@ -105,6 +107,23 @@ def test_under_drain_too(dsn: str, store: Store, sql: Sql) -> None:
     (ran,) = drain(store, [pay])
     assert (ran.outcome, ran.error, ran.result) == ("repeat", None, {"paid": 5})
     assert state(sql) == ("Complete", {"paid": 5}, 1)
+
+
+@pytest.mark.parametrize("call", ["complete", "snooze"])
+def test_under_drain_a_return_without_a_commit_is_a_failure(
+    call: str, dsn: str, store: Store, sql: Sql
+) -> None:
+    @task
+    def forgets() -> None:
+        connection = psycopg.connect(dsn)
+        arguments = [] if call == "complete" else [timedelta(minutes=1)]
+        getattr(current(), call)(connection, *arguments)
+        connection.close()  # without a commit
+
+    put(store, "forgets")
+    with pytest.raises(RowleaseError, match="was not committed"):
+        drain(store, [forgets])
+    assert state(sql) == ("Failed", None, 0)
 
 
 def test_under_drain_a_lost_lease_is_raised(dsn: str, store: Store, sql: Sql) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from rowlease.errors import StoreError
 from rowlease.events import Event, Events
 from rowlease.model import Failure, Held, Outcome
-from rowlease.worker.attempt import NOTHING, Ending, SnoozeAsked
+from rowlease.worker.attempt import NOT_COMMITTED, NOTHING, Ending, SnoozeAsked
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
 from rowlease.worker.claims.outcomes import Ended
@@ -92,7 +92,7 @@ class Slot:
             except StoreError:
                 ending = Failure("unknown")
             else:
-                ending = NOTHING if answer is Outcome.OK else Failure(answer)
+                ending = NOT_COMMITTED if answer is Outcome.OK else Failure(answer)
         elif draw.random() < 0.2:
             ending = draw.choice(ENDINGS)
         if isinstance(ending, Failure) and ending.dead:  # its answer may be lost

@@ -69,7 +69,7 @@ def as_task(call: Any, **settings: Any) -> Task[..., Any]:
     return made
 
 
-def run(call: Any, payload: bytes = b"{}") -> Returned | Failure | SnoozeAsked:
+def run(call: Any, payload: bytes = b"{}") -> Ending:
     return child_loop.run(as_task(call), CONTEXT, payload)
 
 

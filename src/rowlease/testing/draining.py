@@ -19,7 +19,7 @@ from rowlease.tasks.chains import successor_of
 from rowlease.tasks.loading import Tasks, registry_of
 from rowlease.tasks.task import Task, runner
 from rowlease.testing.where import Where, store_of
-from rowlease.worker.attempt import SnoozeAsked, failed
+from rowlease.worker.attempt import NOT_COMMITTED, SnoozeAsked, failed
 from rowlease.worker.calls import ascii_only, is_caused_by_data
 from rowlease.worker.claims.before_start import has_expired, with_results
 from rowlease.worker.claims.queues import queues_of
@@ -191,17 +191,22 @@ class _Draining:
             return
         finally:
             running.reset(token)
-        try:
-            outcome = self._complete(leased, results[0])
-        except Exception as error:
-            if not is_caused_by_data(error):
-                raise
-            self._fail(leased, error, Failure(ascii_only(str(error))))
-            return
         result = results[0]
-        if outcome is Outcome.REPEAT:  # the task has completed its request itself
+        if context.has_reported:
+            (outcome,) = self._store.fail([leased], [NOT_COMMITTED])
+            if outcome is not Outcome.REPEAT:
+                self._note_failed(leased, RowleaseError(NOT_COMMITTED.error), outcome)
+                return
             found = self._store.get_request(leased.request_id)
             result = found.result if found else None
+        else:
+            try:
+                outcome = self._complete(leased, result)
+            except Exception as error:
+                if not is_caused_by_data(error):
+                    raise
+                self._fail(leased, error, Failure(ascii_only(str(error))))
+                return
         self.done.append(Ran(leased, task.parameters.result(result), None, outcome))
 
     def _complete(self, leased: LeasedRequest, result: str | None) -> Outcome:
@@ -233,6 +238,9 @@ class _Draining:
             (outcome,) = self._store.snooze([leased], [failure.after], [failure.reason])
         else:
             (outcome,) = self._store.fail([leased], [failure])
+        self._note_failed(leased, error, outcome)
+
+    def _note_failed(self, leased: LeasedRequest, error: BaseException, outcome: Outcome) -> None:
         self.done.append(Ran(leased, None, error, outcome))
         is_signal = isinstance(error, Retry | Snooze | DeadLetter)
         if not is_signal and (self._reraise or not isinstance(error, Exception)):

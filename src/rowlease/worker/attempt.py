@@ -6,12 +6,15 @@ import math
 import os
 import traceback
 from datetime import timedelta
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rowlease.errors import DeadLetter, Retry, Snooze, WrongArguments
 from rowlease.model import Failure
 from rowlease.tasks import task as tasks
 from rowlease.tasks.task import Task
+
+if TYPE_CHECKING:
+    from rowlease.context import Context
 
 #: The maximum length of an error, in characters.
 MAX_ERROR = 2000
@@ -48,6 +51,23 @@ class SnoozeAsked(NamedTuple):
 
     after: timedelta
     reason: str
+
+
+#: The ending of a task that returned after it had completed or snoozed its request itself. If that
+#: transaction was committed, the database answers `repeat`, and the attempt has succeeded. If not,
+#: the request must run again, since the effects of the transaction are lost, too. The commit may
+#: have been lost after it succeeded, by an asynchronous failover.
+NOT_COMMITTED = Failure(
+    "the task returned, but the transaction in which it completed or snoozed its request was not "
+    "committed"
+)
+
+
+def returned(context: Context, result: str | None) -> Returned | Failure:
+    """The ending of a task that returned `result`, as JSON text."""
+    if context.has_reported:
+        return NOT_COMMITTED
+    return NOTHING if result is None else Returned(result)
 
 
 #: How an attempt ended. `NotRun` means that there was no attempt.

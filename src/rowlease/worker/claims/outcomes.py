@@ -18,7 +18,7 @@ from rowlease.events import (
     Snoozed,
 )
 from rowlease.model import Failure, LeasedRequest, Outcome
-from rowlease.worker.attempt import Ending, Returned, SnoozeAsked
+from rowlease.worker.attempt import NOT_COMMITTED, Ending, Returned, SnoozeAsked
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.summary import Counts
 
@@ -75,9 +75,13 @@ class DeliveredOutcomes:
             self._note_batches(failed)
             self._counts.failed += self._count_accepted([one.lease for one in failed], answers)
             for one, answer, is_dead in zip(failed, answers, dead, strict=True):
-                if answer in ACCEPTED:
+                why = one.ending
+                if answer is Outcome.REPEAT and why == NOT_COMMITTED:
+                    self._counts.failed -= 1
+                    self._counts.finished += 1
+                    self._events.emit(Finished(one.lease.request, one.seconds))
+                elif answer in ACCEPTED:
                     self._counts.dead += is_dead
-                    why = one.ending
                     if one.lease.cancelled:
                         self._counts.failed -= 1
                         self._counts.cancelled += 1

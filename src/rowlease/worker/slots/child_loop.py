@@ -22,10 +22,9 @@ from rowlease.errors import SoftTimeLimitExceeded
 from rowlease.garbage import search_less
 from rowlease.lifespans import Shared
 from rowlease.middleware import NO_MIDDLEWARE, around_run
-from rowlease.model import Failure
 from rowlease.tasks.loading import load_places
 from rowlease.tasks.task import Task, runner
-from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked, describe, failed
+from rowlease.worker.attempt import Ending, NotRun, describe, failed, returned
 from rowlease.worker.slots import output, wire
 from rowlease.worker.slots.shared_memory import (
     BEGUN,
@@ -106,12 +105,13 @@ def serve(
                 wire.write(outcomes_fd, WAKE)
 
 
-def run(task: Task[..., Any], context: Context, payload: bytes) -> Returned | Failure | SnoozeAsked:
+def run(task: Task[..., Any], context: Context, payload: bytes) -> Ending:
     """Run one request. An exception of the task becomes a `Failure`."""
     try:
         limit = soft_limit(task.soft_time_limit) if task.soft_time_limit else NO_MIDDLEWARE
         with limit, around_run(task, context):
-            return Returned(task.run(payload.decode()))
+            result = task.run(payload.decode())
+        return returned(context, result)
     except BaseException as error:
         return failed(task, error)
 

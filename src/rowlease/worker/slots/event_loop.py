@@ -26,7 +26,7 @@ from rowlease.errors import ConfigError, SoftTimeLimitExceeded
 from rowlease.events import Events
 from rowlease.lifespans import Shared
 from rowlease.tasks.task import Registry, Task
-from rowlease.worker.attempt import NOTHING, Ending, NotRun, Returned, failed
+from rowlease.worker.attempt import Ending, NotRun, failed, returned
 from rowlease.worker.claims.leases import Lease
 from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.slots.block_watch import BlockWatch
@@ -342,7 +342,7 @@ async def attempt(task: Task[..., Any], context: Context, payload: str) -> Endin
         result = await task.run_coroutine(payload)
     except BaseException as error:
         return failed(task, error)
-    return NOTHING if result is None else Returned(result)
+    return returned(context, result)
 
 
 async def attempt_within(task: Task[..., Any], context: Context, payload: str) -> Ending:
@@ -352,7 +352,8 @@ async def attempt_within(task: Task[..., Any], context: Context, payload: str) -
     try:
         async with timeout:
             with middleware.around_run(task, context):
-                return Returned(await task.run_coroutine(payload))
+                result = await task.run_coroutine(payload)
+        return returned(context, result)
     except TimeoutError as error:
         if not timeout.expired():
             return failed(task, error)

@@ -14,7 +14,7 @@ from typing import Any
 from rowlease.context import Context
 from rowlease.middleware import around_run
 from rowlease.tasks.task import Task
-from rowlease.worker.attempt import Ending, Returned, failed
+from rowlease.worker.attempt import Ending, failed, returned
 
 #: Runs a request, and returns a function that passes its ending to the event loop.
 ThreadCall = Callable[[], Callable[[], object]]
@@ -89,6 +89,7 @@ def run(task: Task[..., Any], context: Context, payload: str) -> Ending:
     """Run one request in this thread. An exception of the task becomes a `Failure`."""
     try:
         with around_run(task, context):
-            return Returned(task.run(payload))
+            result = task.run(payload)
+        return returned(context, result)
     except BaseException as error:
         return failed(task, error)
