@@ -191,23 +191,30 @@ class _Draining:
             return
         finally:
             running.reset(token)
-        result = results[0]
         if context.has_reported:
-            (outcome,) = self._store.fail([leased], [NOT_COMMITTED])
-            if outcome is not Outcome.REPEAT:
-                self._note_failed(leased, RowleaseError(NOT_COMMITTED.error), outcome)
-                return
-            found = self._store.get_request(leased.request_id)
-            result = found.result if found else None
+            self._confirm(task, leased)
         else:
-            try:
-                outcome = self._complete(leased, result)
-            except Exception as error:
-                if not is_caused_by_data(error):
-                    raise
-                self._fail(leased, error, Failure(ascii_only(str(error))))
-                return
-        self.done.append(Ran(leased, task.parameters.result(result), None, outcome))
+            self._return(task, leased, results[0])
+
+    def _confirm(self, task: Task[..., Any], leased: LeasedRequest) -> None:
+        """Record an attempt whose task has called `complete` or `snooze` itself."""
+        (outcome,) = self._store.fail([leased], [NOT_COMMITTED])
+        if outcome is Outcome.REPEAT:
+            found = self._store.get_request(leased.request_id)
+            result = task.parameters.result(found.result if found else None)
+            self.done.append(Ran(leased, result, None, outcome))
+        else:
+            self._note_failed(leased, RowleaseError(NOT_COMMITTED.error), outcome)
+
+    def _return(self, task: Task[..., Any], leased: LeasedRequest, result: str | None) -> None:
+        try:
+            outcome = self._complete(leased, result)
+        except Exception as error:
+            if not is_caused_by_data(error):
+                raise
+            self._fail(leased, error, Failure(ascii_only(str(error))))
+        else:
+            self.done.append(Ran(leased, task.parameters.result(result), None, outcome))
 
     def _complete(self, leased: LeasedRequest, result: str | None) -> Outcome:
         successor = successor_of(leased.payload, leased.headers, result)
