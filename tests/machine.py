@@ -47,6 +47,7 @@ ASKED_BY = {
     "tests/acceptance/test_deadlines_sqlserver.py": ("unixODBC",),
     "tests/acceptance/test_proxy.py": ("pgbouncer",),
     "tests/dashboard/test_browser.py": ("chromium",),
+    "tests/stress/test_pooler_faults.py": ("pgbouncer",),
     "tests/tsql/test_model.py": ("ICU",),
     "tests/tsql/test_observer.py": ("unixODBC",),
     "tests/tsql/test_odbc_driver.py": ("unixODBC",),

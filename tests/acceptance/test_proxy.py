@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -25,7 +21,7 @@ from tests import machine
 from tests.acceptance.tasks import act
 from tests.acceptance.test_session import OTHER
 from tests.acceptance.workers import drain, put, statuses, working
-from tests.conftest import free_port
+from tests.pooler import pooled
 
 pytestmark = machine.needs("pgbouncer")
 Sql = Callable[..., list[tuple[Any, ...]]]
@@ -37,36 +33,9 @@ def proxy(request: pytest.FixtureRequest, dsn: str) -> Iterator[str]:
 
     Its administrator decides which startup parameters it accepts.
     """
-    parts = conninfo_to_dict(dsn)
     ignored = "options" if request.param == "options ignored" else ""
-    port = free_port()
-    with TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        users, settings = Path(folder, "users.txt"), Path(folder, "pgbouncer.ini")
-        users.write_text(f'"{parts["user"]}" "{parts.get("password", "")}"\n')
-        settings.write_text(
-            "[databases]\n"
-            f"* = host={parts['host']} port={parts.get('port', 5432)}\n"
-            "[pgbouncer]\n"
-            f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
-            f"auth_type = trust\nauth_file = {users}\n"
-            "pool_mode = transaction\ndefault_pool_size = 2\nserver_round_robin = 1\n"
-            f"ignore_startup_parameters = {ignored}\n"
-        )
-        for path in (users, settings):
-            path.chmod(0o644)
-        with subprocess.Popen(
-            [machine.path_of("pgbouncer"), str(settings)],
-            stderr=subprocess.PIPE,
-            text=True,
-            user="nobody" if os.geteuid() == 0 else None,  # it refuses to be root
-        ) as process:
-            assert process.stderr
-            assert any("process up" in line for line in process.stderr)
-            try:
-                yield f"postgresql://{parts['user']}@127.0.0.1:{port}/{parts['dbname']}"
-            finally:
-                process.kill()
+    with pooled(dsn, ignored=ignored) as pooler:
+        yield pooler.dsn
 
 
 def test_requests_are_enqueued_and_done(proxy: str, sql: Sql) -> None:

@@ -20,12 +20,12 @@ from pathlib import Path
 from tests.published import publish
 from tests.stress.load_kills import KILLED, kill_drivers
 from tests.stress.replicas import Seed
-from tests.stress.rounds import LONG, Figures, drawn, one_round
+from tests.stress.rounds import KINDS, Figures, drawn, one_round
 
 ROOT = Path(__file__).parents[2]
 #: How many faults have one server and one history.
 ROUND = 200
-ALL = {**LONG, KILLED: 500}
+ALL = {**{name: kind.times for name, kind in KINDS.items()}, KILLED: 500}
 #: What the faults are done to; the commit that changed it last is noted with each round.
 TESTED = ("src", "sql/postgresql", "migrations")
 
@@ -87,8 +87,8 @@ def main() -> int:
                 if fault == KILLED:
                     found, broken = kill_drivers(seed, home, number, name)
                 else:
-                    faults = drawn(fault, number, random.Random(name))
-                    found, broken = one_round(seed, home, faults, name)
+                    faults = drawn(kind := KINDS[fault], number, random.Random(name))
+                    found, broken = one_round(seed, home, faults, name, kind=kind)
                 sys.stdout.write(f"{name}: {found}\n" + "".join(f"  {one}\n" for one in broken))
                 sys.stdout.flush()
                 if broken:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 import threading
 import time
@@ -23,8 +22,9 @@ from typing import Any
 import psutil
 import psycopg
 
-from rowlease import Client, EnqueueUnknown, Handle, untyped_request
-from rowlease.errors import StoreError
+from rowlease import Client, EnqueueUnknown, Handle, TaskRequest, untyped_request
+from rowlease.errors import StoreConflict, StoreError
+from tests.pooler import Pooler
 from tests.stress import fault_tasks
 from tests.stress.history import (
     STEP,
@@ -32,8 +32,9 @@ from tests.stress.history import (
     History,
     Ordered,
 )
+from tests.stress.injections import ASK_TO_REFUSE, ENDED, REFUSED
 from tests.stress.meddler import CutOff
-from tests.stress.replicas import PROCESSES, Server, until
+from tests.stress.replicas import PROCESSES, Server, connect, until
 
 #: The executor of each worker.
 WORKERS = ("thread", "process", "thread", "thread", "thread", "thread")
@@ -53,6 +54,8 @@ SETTINGS = {
     "deadlock_timeout": f"{DEADLOCK_SECONDS}s",
     "log_error_verbosity": "terse",  # for ENDED
 }
+#: How old the snapshot of a producer's own transaction is, in seconds.
+OLD_SNAPSHOT = 0.02
 #: How long all connections of the server are taken, in seconds.
 EXHAUSTED = 0.3
 CLOCK = """create or replace function rowlease.now() returns timestamptz language sql volatile
@@ -76,38 +79,25 @@ HOLDERS = """select distinct split_part(locked_by, ':', 2)::int from rowlease.qu
     where status = 'Processing'"""
 #: The processes of workers that the database knows.
 KNOWN = "select split_part(worker_id, ':', 2)::int from rowlease.worker"
-#: Ends a session, or its statement, as soon as one executes a statement.
-HIT = """
-create function witness.hit(how text) returns boolean language plpgsql as $$
-declare v_pid integer;
-begin
-  for turn in 1 .. 1000 loop
-    perform pg_stat_clear_snapshot();
-    v_pid := (select pid from pg_stat_activity
-               where state = 'active' and application_name like 'rowlease%'
-               order by random() limit 1);
-    if v_pid is not null then
-      return case how when 'cancel' then pg_cancel_backend(v_pid)
-                      else pg_terminate_backend(v_pid) end;
-    end if;
-    perform pg_sleep(0.0005);
-  end loop;
-  return false;
-end $$"""
-#: What the server logs about a statement that was ended, and did not end before.
-ENDED = {
-    "cancel": re.compile(rb"ERROR: +canceling statement due to user request"),
-    "terminate": re.compile(
-        rb"FATAL: +terminating connection due to administrator command\n.*STATEMENT:"
-    ),
-}
 
 
 class Run:
-    """A server, its workers and one producer."""
+    """A server, its workers and one producer.
 
-    def __init__(self, server: Server, wire: CutOff, ledger: Path, draw: random.Random) -> None:
+    Args:
+        pooler: the proxy by way of which they reach the server, if there is one.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        wire: CutOff,
+        ledger: Path,
+        draw: random.Random,
+        pooler: Pooler | None = None,
+    ) -> None:
         self.server, self.wire, self.ledger, self.draw = server, wire, ledger, draw
+        self.pooler = pooler
         self.history = History(max_crashes=MAX_CRASHES, pays=lambda row: row.number in self.paid)
         self.paid: set[int] = set()
         self.calls_at_crash = 0
@@ -122,7 +112,7 @@ class Run:
         """The rows of a statement, as the superuser, on a session that each thread keeps."""
         session = self._sessions.get(thread := threading.get_ident())
         if session is None or session.closed:
-            session = psycopg.connect(self.server.dsn, autocommit=True, connect_timeout=5)
+            session = connect(self.server.dsn)
             self._sessions[thread] = session
         return session.execute(text).fetchall()
 
@@ -171,16 +161,42 @@ class Run:
         ]  # fmt: skip
         batch = f"batch {called[0]}" if draw.random() < 0.1 and not dedup else None
         try:
-            handles = client.enqueue_many(requests, batch_id=batch)
+            if draw.random() < 0.2:
+                handles = self.enqueue_in_transaction(client, requests, batch)
+            else:
+                handles = client.enqueue_many(requests, batch_id=batch)
         except EnqueueUnknown:
             self.history.add(Asked(called, "unknown", dedup=dedup))
-        except StoreError:
+        except (StoreError, psycopg.OperationalError):
             self.history.add(Asked(called, "refused", dedup=dedup))
         else:
             ids = tuple(handle.request_id for handle in handles)
             self.history.add(Asked(called, str(handles[0].outcome), ids, dedup=dedup))
             return handles
         return []
+
+    def enqueue_in_transaction(
+        self, client: Client, requests: list[TaskRequest[Any]], batch: str | None
+    ) -> list[Handle[Any]]:
+        """In a transaction of the producer, which is repeated if it was rolled back.
+
+        It has the isolation level that is the server's default, and a snapshot that is not new.
+        """
+        ends = time.monotonic() + 5
+        while True:
+            with closing(psycopg.connect(self.wire.dsn, connect_timeout=5)) as own:
+                own.execute("select 1")
+                time.sleep(OLD_SNAPSHOT)
+                try:
+                    handles = client.bind(own).enqueue_many(requests, batch_id=batch)
+                    own.commit()
+                except (StoreConflict, psycopg.errors.SerializationFailure) as error:
+                    if time.monotonic() > ends:
+                        raise StoreConflict from error
+                except psycopg.OperationalError as error:
+                    raise EnqueueUnknown(receipt="") from error
+                else:
+                    return handles
 
     # -- workers
 
@@ -195,7 +211,7 @@ class Run:
     def is_known(self) -> bool:
         """Whether the database knows all workers that have not ended."""
         running = {one.pid for one in self.workers if one.is_alive()}
-        return running <= {pid for (pid,) in self.ask(KNOWN)}
+        return running <= {pid for (pid,) in self.server.ask(KNOWN)}
 
     def kill_worker(self) -> None:
         """Kill one that holds leases, and start another."""
@@ -304,6 +320,17 @@ class Run:
         self.clock = 0.0 if self.clock else STEP
         self.server.ask(CLOCK.format(self.clock))
 
+    def refuse(self, moment: str) -> None:
+        """Have a transaction fail to serialize, at a statement or at its commit."""
+        self.ask(ASK_TO_REFUSE.format(moment))
+        until("a transaction is refused", lambda: self.ask(REFUSED.format(moment)) == [(True,)])
+
+    def kill_pooler(self) -> None:
+        """Kill the proxy, with the connections of all clients, and start it again."""
+        assert self.pooler
+        self.pooler.kill()
+        self.pooler.start()
+
     def crash(self) -> None:
         """Crash when there was some load since the last time."""
         enough = self.calls_at_crash + CALLS_BETWEEN_CRASHES
@@ -316,8 +343,9 @@ class NothingDone(Exception):
     """There was nothing to do it to."""
 
 
+Faults = dict[str, tuple[Callable[[Run], None], int]]
 #: Each fault, and how often the long form does it.
-FAULTS: dict[str, tuple[Callable[[Run], None], int]] = {
+FAULTS: Faults = {
     "worker killed": (Run.kill_worker, 5000),
     "worker stopped beyond its leases": (Run.stop_worker, 3000),
     "child process killed": (Run.kill_child, 500),
@@ -329,4 +357,8 @@ FAULTS: dict[str, tuple[Callable[[Run], None], int]] = {
     "connections exhausted": (Run.exhaust, 200),
     "deadlock with a worker": (Run.deadlock, 200),
     "database clock stepped": (Run.step_clock, 200),
+    "serialization failure in a statement": (lambda run: run.refuse("statement"), 500),
+    "serialization failure at a commit": (lambda run: run.refuse("commit"), 500),
 }
+#: Faults of a proxy, for rounds that have one.
+POOLER_FAULTS: Faults = {"pooler killed": (Run.kill_pooler, 50)}

@@ -121,7 +121,7 @@ class Server:
 
     def ask(self, text: str) -> list[tuple[object, ...]]:
         """The rows of a statement, as the superuser."""
-        with psycopg.connect(self.dsn, autocommit=True, connect_timeout=5) as connection:
+        with connect(self.dsn) as connection:
             cursor = connection.execute(text)
             return [] if cursor.description is None else cursor.fetchall()
 
@@ -143,6 +143,12 @@ class Server:
         """End it at once; its backends notice within milliseconds."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+
+def connect(dsn: str) -> psycopg.Connection:
+    """A connection of the drill itself, whatever isolation level the server has as its default."""
+    level = "-c default_transaction_isolation=read\\ committed"
+    return psycopg.connect(dsn, autocommit=True, connect_timeout=5, options=level)
 
 
 def until(what: str, is_so: Callable[[], object], patience: float = PATIENCE) -> None:

@@ -6,15 +6,25 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
 
-from tests.stress.faults import FAULTS, HIT, QUEUE, SETTINGS, WORKERS, NothingDone, Run
+from tests.pooler import pooled
+from tests.stress.faults import (
+    FAULTS,
+    POOLER_FAULTS,
+    QUEUE,
+    SETTINGS,
+    WORKERS,
+    NothingDone,
+    Run,
+)
 from tests.stress.history import Asked, Change, Fault, History, Report, Told, check, lost
+from tests.stress.injections import HIT, REFUSE
 from tests.stress.meddler import CutOff
 from tests.stress.replicas import Seed, Server, until
 from tests.stress.witness import kept, witness
@@ -23,7 +33,37 @@ from tests.stress.witness import kept, witness
 PAUSE = 0.1
 PATIENCE = 120.0
 COMBINED = "all of them, at random"
-LONG = {**{fault: times for fault, (_, times) in FAULTS.items()}, COMBINED: 1000}
+#: How many sessions of the server a proxy has for all clients.
+POOLED_SESSIONS = 12
+
+
+class Kind(NamedTuple):
+    """A kind of rounds.
+
+    Attributes:
+        faults: what happens, equally often.
+        times: how often something happens in the long form.
+        level: the server's default isolation level, which callers' own transactions have.
+        is_pooled: whether workers and producers reach the server by way of PgBouncer.
+    """
+
+    faults: Sequence[str]
+    times: int
+    level: str = "read committed"
+    is_pooled: bool = False
+
+
+REFUSALS = [name for name in FAULTS if name.startswith("serialization failure")]
+KINDS = {
+    **{fault: Kind([fault], times) for fault, (_, times) in FAULTS.items()},
+    COMBINED: Kind([*FAULTS], 1000),
+    "the same failures, at REPEATABLE READ": Kind(REFUSALS, 500, "repeatable read"),
+    "the same failures, at SERIALIZABLE": Kind(REFUSALS, 500, "serializable"),
+    "pooler: session terminated in a statement": Kind(
+        ["session terminated in a statement"], 200, is_pooled=True
+    ),
+    **{fault: Kind([fault], times, is_pooled=True) for fault, (_, times) in POOLER_FAULTS.items()},
+}
 
 
 class Figures(NamedTuple):
@@ -43,15 +83,23 @@ class Figures(NamedTuple):
 
 
 @contextmanager
-def running(seed: Seed, home: Path, ledger: Path, draw: random.Random) -> Iterator[Run]:
+def running(seed: Seed, home: Path, ledger: Path, draw: random.Random, kind: Kind) -> Iterator[Run]:
     home.mkdir()
-    server = Server(seed, home / "server", more=SETTINGS)
+    level = {"default_transaction_isolation": kind.level}
+    server = Server(seed, home / "server", more={**SETTINGS, **level})
     try:
         witness(server.ask)
         server.ask(HIT)
+        server.ask(REFUSE)
         server.ask(f"select rowlease.configure_queue('default', '{QUEUE}')")
-        with CutOff(server.dsn) as wire:
-            run = Run(server, wire, ledger, draw)
+        with ExitStack() as opened:
+            pooler = (
+                opened.enter_context(pooled(server.dsn, POOLED_SESSIONS))
+                if kind.is_pooled
+                else None
+            )
+            wire = opened.enter_context(CutOff(pooler.dsn if pooler else server.dsn))
+            run = Run(server, wire, ledger, draw, pooler)
             run.ledger.touch(0o666)
             try:
                 for executor in WORKERS:
@@ -64,16 +112,22 @@ def running(seed: Seed, home: Path, ledger: Path, draw: random.Random) -> Iterat
 
 
 def one_round(
-    seed: Seed, home: Path, faults: list[str], name: str, ledger: Path | None = None
+    seed: Seed,
+    home: Path,
+    faults: list[str],
+    name: str,
+    ledger: Path | None = None,
+    kind: Kind | None = None,
 ) -> tuple[Figures, list[str]]:
     """Do these faults, wait until all is done, and check; what was found, and what is broken.
 
     Args:
         ledger: the file in which workers note what they were answered; None means one in `home`.
+        kind: what the server and the way to it are like; None means as for most kinds.
     """
     began = time.monotonic()
     draw = random.Random(name)
-    with running(seed, home, ledger or home / "ledger", draw) as run:
+    with running(seed, home, ledger or home / "ledger", draw, kind or KINDS[COMBINED]) as run:
         producer = threading.Thread(target=run.produce)
         producer.start()
         until("workers work", lambda: "Report" in run.ledger.read_text(), PATIENCE)
@@ -103,7 +157,7 @@ def one_round(
 
 def meddle(run: Run, fault: str) -> None:
     """Do it, as soon as there is something to do it to."""
-    act, _ = FAULTS[fault]
+    act, _ = {**FAULTS, **POOLER_FAULTS}[fault]
 
     def is_done() -> bool:
         with suppress(NothingDone, psycopg.OperationalError):
@@ -136,10 +190,8 @@ def figures(history: History, broken: list[str], seconds: float) -> Figures:
     )
 
 
-def drawn(fault: str, times: int, draw: random.Random) -> list[str]:
-    """So many faults; of all of them, each equally often."""
-    if fault != COMBINED:
-        return [fault] * times
-    faults = [*FAULTS] * -(-times // len(FAULTS))
+def drawn(kind: Kind, times: int, draw: random.Random) -> list[str]:
+    """So many faults of a kind, each of them equally often."""
+    faults = [*kind.faults] * -(-times // len(kind.faults))
     draw.shuffle(faults)
     return faults[:times]

@@ -5,34 +5,36 @@
 
 from __future__ import annotations
 
-import os
-import random
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.stress.conftest import SEED, Judge
 from tests.stress.faults import FAULTS
 from tests.stress.load_kills import kill_drivers
 from tests.stress.replicas import Seed
-from tests.stress.rounds import COMBINED, drawn, one_round
+from tests.stress.rounds import COMBINED, KINDS
 
-SEED = os.environ.get("ROWLEASE_STRESS_SEED", "1")
 #: How often each fault happens.
 TIMES = 3
+#: The kinds of rounds whose callers have another isolation level.
+LEVELS = [name for name, kind in KINDS.items() if kind.level != KINDS[COMBINED].level]
+#: How many transactions are refused at each level.
+REFUSED = 12
 #: How many drivers of loads are killed.
 KILLS = 10
 
 
 @pytest.mark.timeout(300)
-def test_faults_in_any_order_break_no_promise(seed: Seed, tmp_path: Path) -> None:
-    name = f"seed {SEED}"
-    faults = drawn(COMBINED, TIMES * len(FAULTS), random.Random(name))
-    found, broken = one_round(seed, tmp_path / "round", faults, name)
-    sys.stdout.write(f"\n{name}: {found}\n")
-    assert broken == []
-    assert found.faults == len(faults)
-    assert found.acknowledged > 0
+def test_faults_in_any_order_break_no_promise(judge: Judge) -> None:
+    judge(COMBINED, TIMES * len(FAULTS))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", LEVELS)
+def test_transactions_that_cannot_be_serialized_break_no_promise(name: str, judge: Judge) -> None:
+    judge(name, REFUSED)
 
 
 @pytest.mark.timeout(300)
