@@ -57,8 +57,8 @@ REFUSALS = [name for name in FAULTS if name.startswith("serialization failure")]
 KINDS = {
     **{fault: Kind([fault], times) for fault, (_, times) in FAULTS.items()},
     COMBINED: Kind([*FAULTS], 1000),
-    "the same failures, at REPEATABLE READ": Kind(REFUSALS, 500, "repeatable read"),
-    "the same failures, at SERIALIZABLE": Kind(REFUSALS, 500, "serializable"),
+    "serialization failures at REPEATABLE READ": Kind(REFUSALS, 500, "repeatable read"),
+    "serialization failures at SERIALIZABLE": Kind(REFUSALS, 500, "serializable"),
     "pooler: session terminated in a statement": Kind(
         ["session terminated in a statement"], 200, is_pooled=True
     ),
