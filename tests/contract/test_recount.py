@@ -310,20 +310,6 @@ def test_one_at_a_time_recounts_or_maintains(store: Session, another: Another) -
     assert store.depth() == []
 
 
-@pytest.mark.only_on("postgresql", why="the only one whose routines run at another isolation level")
-def test_an_old_snapshot_corrects_nothing_twice(store: Session, another: Another) -> None:
-    store.put(3)
-    empty(store, "queue")
-    one = another()
-    one.execute("begin isolation level repeatable read")
-    assert one.depth()
-    assert store.recount()
-    with pytest.raises(StoreConflict, match="concurrent update"):
-        one.recount()
-    one.rollback()
-    assert store.depth() == []
-
-
 def some_request(draw: random.Random) -> NewRequest:
     return NewRequest(kind="a", priority=draw.randrange(3), group_key=draw.choice("gh"))
 

@@ -8,7 +8,7 @@
 --           writer or here)
 -- errors:   RL002 unknown queue, RL005 queue is full, RL008 the rows of the parts are not as many as
 --           expected, RL001, RL009 as take_stream, RL014 another run has taken the load over, RL016,
---           RL017 as take_batches
+--           RL017 as take_batches, 25000 as refuse_old_snapshot
 -- locks:    the load's row; as take_stream; the queue's settings row if it has a capacity; as
 --           take_batches, add_distinct and add_staged
 -- why:      the load's row makes a second call return the counts of the first, and keeps the rows as
@@ -36,6 +36,7 @@ declare
   v_clamped  bigint;
   v_to_queue boolean;
 begin
+  perform rowlease_internal.refuse_old_snapshot();
   if v_load.status = 'Promoted' then
     return query select 'repeat'::text, v_load.num_rows, v_load.num_enqueued, v_load.num_duplicates,
                         v_load.num_clamped;

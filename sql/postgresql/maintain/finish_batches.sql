@@ -1,7 +1,7 @@
 -- finish_batches: finish batches that have ended, without waiting for maintain.
 -- params:   p_batch_id text (null: every batch)
 -- returns:  bigint -- how many batches were finished and requests made due
--- errors:   none
+-- errors:   25000 as refuse_old_snapshot
 -- locks:    for one batch: its row, skipping it if it is locked; for every batch: the gate without a name,
 --           after at most 2 s; as finish_idle_batches
 -- why:      when the last worker has ended, nothing calls maintain. So a worker calls this before it
@@ -16,6 +16,7 @@ begin
   if current_setting('transaction_read_only')::boolean then
     return 0;
   end if;
+  perform rowlease_internal.refuse_old_snapshot();
   if p_batch_id is not null then
     perform from rowlease.batch b where b.batch_id = p_batch_id for no key update skip locked;
     if not found then

@@ -2,7 +2,7 @@
 -- params:   p_limit integer -- how many rows a step may touch
 -- returns:  what text, num_rows bigint, error text (null: none; else the step failed and did nothing)
 --           -- one row per step that did something or failed
--- errors:   none
+-- errors:   25000 as refuse_old_snapshot
 -- locks:    the gate without a name, without waiting; rows of queue, load and batch, skipping locked ones;
 --           the partitions of queue_history when days change, after at most 100 ms of waiting
 -- why:      one caller at a time does the work; other callers return immediately. Every step is
@@ -27,6 +27,7 @@ declare
   v_step   record;
   v_failed text[] := '{}';
 begin
+  perform rowlease_internal.refuse_old_snapshot();
   perform from rowlease.gate g where g.queue_name = '' for no key update skip locked;
   if not found then
     insert into rowlease.gate (queue_name)  -- the row may have been deleted by hand

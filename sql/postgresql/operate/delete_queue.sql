@@ -4,7 +4,7 @@
 --           p_actor text (the operator's name)
 -- returns:  bigint -- how many requests were purged; in a dry run, how many would be
 -- errors:   RL002 unknown queue, RL015 the queue has requests, a live worker, a schedule or a
---           load; 55P03 maintain has been running for 2 s, or another transaction is using queues
+--           load, 25000 as refuse_old_snapshot; 55P03 maintain has been running for 2 s, or another transaction is using queues
 -- locks:    the gate without a name, after at most 2 s; queue_settings, access exclusive, after at
 --           most 100 ms of waiting; as operate; rows of batch, against changes only; no lock in a dry
 --           run
@@ -25,6 +25,7 @@ declare
   v_purged bigint := 0;
   v_used   text;
 begin
+  perform rowlease_internal.refuse_old_snapshot();
   if not p_dry_run then
     if not rowlease_internal.take_gate('') then
       raise exception using errcode = '55P03',

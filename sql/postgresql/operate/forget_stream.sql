@@ -2,7 +2,8 @@
 -- params:   p_stream_name text, p_dry_run boolean (change nothing), p_actor text (the operator's name)
 -- returns:  outcome text -- 'ok' | 'not_found', query_id text, batch_number bigint (of the last batch),
 --           num_loads bigint (loads of its batches that are dropped)
--- errors:   RL015 a batch is being written, or has requests that wait, run or are dead letters
+-- errors:   RL015 a batch is being written, or has requests that wait, run or are dead letters,
+--           25000 as refuse_old_snapshot
 -- locks:    the stream's row; rows of load and batch of this stream
 -- why:      the next query counts from 0 and uses the same ids, so the loads and batches that have
 --           them must be gone; else its first batches would count as enqueued. Rows that it enqueues
@@ -19,6 +20,7 @@ declare
   v_batches text[];
   v_loads   bigint;
 begin
+  perform rowlease_internal.refuse_old_snapshot();
   select * into v_stream from rowlease.stream s where s.stream_name = p_stream_name for update;
   if not found then
     return query select 'not_found'::text, null::text, null::bigint, null::bigint;

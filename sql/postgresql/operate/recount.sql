@@ -5,7 +5,7 @@
 --           request of their group that no longer exists; was bigint, actual bigint, batch_id text --
 --           of a batch, whose counters are 'batch_requests' | 'batch_live' | 'batch_complete' |
 --           'batch_failed', without queue_name and priority
--- errors:   RL002 unknown queue; 55P03 maintain or another recount has been running for 2 s
+-- errors:   RL002 unknown queue, 25000 as refuse_old_snapshot; 55P03 maintain or another recount has been running for 2 s
 -- locks:    the gate without a name, after at most 2 s; rows of batch, against changes only; rows of queue that are unblocked, exclusive,
 --           skipping locked ones
 -- why:      for use after a DELETE, UPDATE or TRUNCATE by hand. It reads the whole queue, but
@@ -23,6 +23,7 @@ begin
   if p_queue_name is not null then
     perform rowlease_internal.check_queue(p_queue_name);
   end if;
+  perform rowlease_internal.refuse_old_snapshot();
   if not rowlease_internal.take_gate('') then
     raise exception using errcode = 'lock_not_available',
       message = 'maintain or another recount has been running for 2 s; nothing was done, call again';

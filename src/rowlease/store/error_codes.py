@@ -116,6 +116,7 @@ ERROR_TEXTS = (
     Entry(LoadLost, ("RL014", 51014), "{text}"),
     Entry(LoadDiffers, ("RL008", 51008), "{text}"),
     Entry(RoutineError, ("RL001", 51001), "{text}"),
+    Entry(ConfigError, ("25000",), "{text}"),
     Entry(
         InvalidRequest,
         (

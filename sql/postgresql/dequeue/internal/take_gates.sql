@@ -1,7 +1,7 @@
 -- take_gates: lock the gates of the queues that limit how many requests are in flight or start.
 -- params:   p_queue_names text[]
 -- returns:  text[] -- the queues whose gates other sessions hold
--- errors:   none
+-- errors:   25000 as refuse_old_snapshot
 -- locks:    one row of gate per queue with max_in_flight or a rate, exclusive, in the order of names, to the
 --           end of the transaction; waits as take_gate does
 -- why:      two claims that count concurrently would both find the last free place. All gates are
@@ -23,6 +23,7 @@ begin
        and (s.max_in_flight is not null or s.rate is not null or s.group_rate is not null)
      order by 1
   loop
+    perform rowlease_internal.refuse_old_snapshot();
     perform from rowlease.gate g where g.queue_name = v_name for no key update skip locked;
     if not found and (cardinality(v_closed) > 0 or not rowlease_internal.take_gate(v_name)) then
       v_closed := v_closed || v_name;

@@ -2,7 +2,7 @@
 -- params:   p_queue_name text, p_num_requests bigint, p_priority integer, p_now timestamptz,
 --           p_waiter_id bigint, p_wait_ms bigint (null: full is an error)
 -- returns:  rowlease.queue_settings -- all null if the queue is full
--- errors:   RL002 unknown queue, RL005 queue is full
+-- errors:   RL002 unknown queue, RL005 queue is full, 25000 as refuse_old_snapshot
 -- locks:    the queue's settings row if it has a capacity; held to the caller's commit
 -- why:      producers for a queue with a capacity count one after the other; otherwise two of them
 --           could both find the last free place. The settings of other queues are read without a
@@ -26,6 +26,7 @@ begin
   if v_settings.capacity is null then
     return v_settings;
   end if;
+  perform rowlease_internal.refuse_old_snapshot();
   select * into v_settings from rowlease.queue_settings s
    where s.queue_name = p_queue_name for update;
   v_priority := least(p_priority, v_settings.max_priority);

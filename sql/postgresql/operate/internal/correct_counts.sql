@@ -2,13 +2,12 @@
 -- params:   p_queue_names text[] (null: every queue)
 -- returns:  as recount, but only for the counters
 -- errors:   none
--- locks:    the caller holds the gate without a name; its row is written if anything was wrong
+-- locks:    the caller holds the gate without a name
 -- why:      one statement counts the rows, adds up the counts and appends the difference, so it
 --           sees both in one snapshot. Each transaction commits its rows and its counts together,
 --           so the snapshot has either both or neither, and nothing has to wait. Two such
 --           statements running concurrently would both append the same difference, so the caller
---           holds the gate. A repeatable read transaction might see an old difference: writing to
---           the gate's row makes it fail with 40001.
+--           holds the gate, and is at READ COMMITTED.
 create or replace function rowlease_internal.correct_counts(p_queue_names text[])
 returns table (queue_name text, priority integer, counter text, was bigint, actual bigint)
 language plpgsql
@@ -69,9 +68,6 @@ begin
     v_queues := v_queues || queue_name;
     return next;
   end loop;
-  if cardinality(v_queues) > 0 then
-    update rowlease.gate g set queue_name = '' where g.queue_name = '';
-  end if;
   foreach v_name in array array(select distinct u.name from unnest(v_queues) as u(name)) loop
     perform rowlease_internal.wake_workers(v_name, false);
     perform pg_notify('rowlease_room', v_name);
