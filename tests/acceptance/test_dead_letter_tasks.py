@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rowlease import Client, Worker, task
-from rowlease.errors import ConfigError
+from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.events import Events
 from rowlease.store import Store
 from rowlease.tasks.task import Registry
@@ -75,6 +75,15 @@ def test_a_wrong_task_for_dead_letters_is_refused() -> None:
     also = task("also", takes_dead_letters=True)(report.function)
     with pytest.raises(ConfigError, match="the tasks collect and also have takes_dead_letters"):
         Worker("postgresql://nowhere", [collect, also], executor="thread")
+
+
+def test_a_worker_whose_dead_letters_would_go_to_no_queue_does_not_start(store: Store) -> None:
+    alarm = task("alarm", queue="gone")(report.function)
+    failing = task("failing", on_dead_letter=alarm)(fall.function)
+    why = 'queue "gone" does not exist; .*; task alarm, which takes dead letters, has this queue'
+    for queues in (None, ["default"]):
+        with pytest.raises(InvalidRequest, match=why):
+            Worker(store, [failing], queues, burst=True, executor="thread").run()
 
 
 def test_one_task_takes_the_dead_letters_of_all_others() -> None:

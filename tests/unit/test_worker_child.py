@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -235,13 +236,15 @@ class Line:
         given = [replace(GIVEN, lease_ends=ends, payload=payload) for payload in payloads]
         os.write(self.worker, wire.frame(msgspec.msgpack.encode(given)))
 
-    def serve(self, call: Any) -> list[tuple[int, bytes]]:
+    def serve(
+        self, call: Any, given: Iterator[wire.GivenRequest] | None = None
+    ) -> list[tuple[int, bytes]]:
         os.close(self.worker)
         # In its own context, so that the next test does not see a running request.
         copy_context().run(
             child_loop.serve,
             [call if isinstance(call, Task) else as_task(call)],
-            wire.read_requests(self.requests),
+            given or wire.read_requests(self.requests),
             self.outcomes,
             self.memory,
             Shared(""),
@@ -292,6 +295,39 @@ def test_a_request_that_is_taken_back_while_another_runs_is_not_run() -> None:
 
         answers = line.serve(call)
     assert [code for code, _ in answers] == [wire.DONE, wire.NOT_RUN]
+
+
+def test_a_request_is_marked_before_the_child_looks_whether_it_was_taken_back() -> None:
+    class End(float):
+        """The end of a lease, with which the look begins."""
+
+        def __lt__(self, at: float) -> bool:
+            marked.append(line.marks[shared_memory.BEGUN])
+            return False
+
+    marked: list[int] = []
+    with a_line() as line:
+        line.serve(lambda payload: None, iter([replace(GIVEN, lease_ends=End(math.inf))]))
+    assert marked == [1]
+
+
+def test_a_worker_that_waits_is_told_once_of_outcomes() -> None:
+    with a_line() as line:
+        line.send(b"1", b"2")
+        line.marks[shared_memory.WAITS] = 1
+        line.serve(lambda payload: payload)
+        assert os.read(line.outcomes_in, 1000) == child_loop.WAKE
+
+
+def test_a_descriptor_that_a_task_closed_is_open_again() -> None:
+    fd = os.open(os.devnull, os.O_WRONLY)
+    closed = select.poll()
+    closed.register(fd, 0)
+    copies = [(fd, os.dup(fd), "stdout")]
+    os.close(fd)
+    child_loop.restore_streams(copies, closed)
+    for open_again in copies[0][:2]:
+        os.close(open_again)
 
 
 def test_a_process_that_a_task_forked_ends_when_the_task_returns_in_it(
@@ -397,6 +433,11 @@ def test_a_soft_time_limit_raises_an_exception_in_the_task() -> None:
     assert tidied == ["{}"]
     assert 0 < left[0] <= 60
     assert run(lambda payload: None) == Returned(None)
+
+
+def test_a_soft_time_limit_ends_with_its_task() -> None:
+    child_loop.run(as_task(lambda _: None, soft_time_limit=timedelta(hours=1)), CONTEXT, b"{}")
+    assert signal.setitimer(signal.ITIMER_REAL, 0)[0] == 0
 
 
 def test_any_bytes_from_the_pipe_can_be_read_as_a_failure() -> None:

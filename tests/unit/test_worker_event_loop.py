@@ -238,6 +238,21 @@ def test_threads_are_used_again(slots: EventLoop) -> None:
     assert len(set(gate.threads)) == 1
 
 
+def test_the_answer_of_a_thread_that_was_given_up_is_dropped(
+    slots: EventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    slots.give([one := lease("block")])
+    until(lambda: gate.waiting)
+    slots.end(one, "was given up")
+    assert first_death(slots).running
+    gate.opened.set()
+    until(lambda: slots._threads._free)
+    slots.give([lease("block")])  # in the same thread, so after that answer
+    ended(slots, 1)
+    assert len(set(gate.threads)) == 1
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 def test_stopping_a_request_is_seen_by_it_alone(slots: EventLoop) -> None:
     slots.give([one := lease("block"), other := lease("block")])
     until(lambda: gate.waiting == 2)

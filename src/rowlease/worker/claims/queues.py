@@ -74,7 +74,9 @@ def queues_of(tasks: Registry) -> dict[str, int]:
 def check_queues(
     store: Store, tasks: Registry, queues: Sequence[str], events: Events, *, are_named: bool
 ) -> None:
-    """Check that the queues exist. Emit `QueueLeftOut` for each queue of a task that is left out.
+    """Check that the queues exist, and those of the tasks that take the worker's dead letters.
+
+    Emit `QueueLeftOut` for each queue of a task that is left out.
 
     Args:
         are_named: whether the caller has named the queues. If not, they are the tasks' queues.
@@ -82,17 +84,25 @@ def check_queues(
     Raises:
         InvalidRequest: a queue does not exist.
     """
-    for name in queues:
+    takers = dict(taker for taker in tasks.dead_letter_tasks().values() if taker)
+    for name in {**dict.fromkeys(queues), **takers}:
         try:
             store.depth(name)
         except InvalidRequest as error:
-            if are_named:
+            if name not in queues:
+                why = f"task {takers[name]}, which takes dead letters, has this queue"
+            elif are_named:
                 raise
-            users = [each.name for each in tasks.values() if (each.queue or DEFAULT_QUEUE) == name]
-            raise InvalidRequest(
-                f"{error}; task {', '.join(users)} has this queue: `rowlease worker "
-                "--create-queues` creates it, and --queue claims from others instead"
-            ) from error.__cause__  # not the same sentence once more
+            else:
+                users = [
+                    each.name for each in tasks.values() if (each.queue or DEFAULT_QUEUE) == name
+                ]
+                why = (
+                    f"task {', '.join(users)} has this queue: `rowlease worker --create-queues` "
+                    "creates it, and --queue claims from others instead"
+                )
+            # Its cause, or else the same sentence would come once more.
+            raise InvalidRequest(f"{error}; {why}") from error.__cause__
     left_out = {each.queue for each in tasks.values() if each.queue is not None} - set(queues)
     for name in sorted(left_out):
         users = [each.name for each in tasks.values() if each.queue == name]
