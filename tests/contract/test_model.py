@@ -1,15 +1,12 @@
 """A state machine: in every sequence of calls, the routines answer as a small queue in memory.
 
-`Model` is the only in-memory queue of the project; every engine is checked against it. The clock
-is stopped; only a step moves it, so an example that fails can be repeated.
+The clock is stopped; only a step moves it, so an example that fails can be repeated.
 ROWLEASE_MODEL_EXAMPLES=100000 makes the test longer.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,219 +22,25 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rowlease.errors import InvalidRequest
+from rowlease.filters.filter import Filter
 from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest, Outcome
 from tests.contract.sessions import Clock, Session
+from tests.contract.small_queue import (
+    LEASE,
+    LIVE,
+    SETTINGS,
+    VERBS,
+    WAITING,
+    Batch,
+    Model,
+    Request,
+)
 
 EXAMPLES = int(os.environ.get("ROWLEASE_MODEL_EXAMPLES", "100"))
 STEPS = 25
 #: So few live requests that no routine reaches the bound of a step.
 MOST = 10
-
-LEASE = timedelta(seconds=30)
-SETTINGS: dict[str, Any] = {
-    "max_priority": 2,
-    "lease_seconds": 30,
-    "max_attempts": 3,
-    "max_crashes": 2,
-    "retry_base_ms": 4000,
-    "retry_cap_ms": 10_000,
-}
-WAITING = ("Scheduled", "Pending")
-LIVE = (*WAITING, "Processing")
-
-
-@dataclass
-class Request:
-    """What a request is, as far as anybody can tell from outside."""
-
-    id: int
-    priority: int
-    due: datetime
-    max_attempts: int
-    dedup: str | None
-    group: str | None
-    status: str
-    requested: datetime
-    token: int = 0
-    attempts: int = 0
-    crashes: int = 0
-    abandons: int = 0
-    started: bool = False
-    expires: datetime | None = None
-    asked: bool = False
-    #: The last lease was broken.
-    broken: bool = False
-
-
-@dataclass
-class Model:
-    """A queue."""
-
-    now: datetime
-    requests: dict[int, Request] = field(default_factory=dict)
-    paused: bool = False
-    #: How many may start in ten seconds, and when each claim has started how many.
-    rate: int | None = None
-    starts: list[tuple[datetime, int]] = field(default_factory=list)
-
-    def of(self, *statuses: str) -> list[Request]:
-        return [r for r in self.requests.values() if r.status in statuses]
-
-    def live(self, dedup: str | None) -> Request | None:
-        """The one request that has this key."""
-        return next((r for r in self.of(*LIVE) if dedup and r.dedup == dedup), None)
-
-    # -- producers
-
-    def enqueue(self, new: Sequence[NewRequest], ids: Iterable[int]) -> list[Enqueued]:
-        """Ids are taken for those that are new, in order."""
-        fresh, answers = iter(ids), []
-        for n in new:
-            if found := self.live(n.dedup_key):
-                answers.append(Enqueued(found.id, Outcome.DUPLICATE, found.requested))
-                continue
-            due = self.now + (n.delay or timedelta(0))
-            request = Request(
-                next(fresh), min(n.priority, SETTINGS["max_priority"]), due,
-                n.max_attempts or SETTINGS["max_attempts"], n.dedup_key, n.group_key,
-                "Scheduled" if due > self.now else "Pending", self.now,
-            )  # fmt: skip
-            self.requests[request.id] = request
-            answers.append(Enqueued(request.id, Outcome.OK, self.now))
-        return answers
-
-    # -- the clock
-
-    def housekeeping(self) -> None:
-        for r in self.of("Processing"):
-            if r.expires is not None and r.expires <= self.now:
-                self.crash(r)
-        for r in self.of("Scheduled"):
-            if r.due <= self.now:
-                r.status = "Pending"
-
-    def crash(self, r: Request) -> None:
-        if r.started:
-            r.crashes, r.abandons = r.crashes + 1, 0
-        else:
-            r.attempts -= 1
-        dead = r.crashes >= SETTINGS["max_crashes"] or r.attempts >= r.max_attempts
-        self.end(r, "Failed" if dead else "Pending", broken=True)
-
-    def end(self, r: Request, status: str, *, broken: bool = False) -> None:
-        """A lease ends; a request that was asked to stop is cancelled with any outcome."""
-        r.status = "Cancelled" if r.asked and status != "Complete" else status
-        r.broken, r.started, r.expires = broken, False, None
-
-    # -- workers
-
-    def first(self, r: Request) -> bool:
-        """May this request of a group be claimed?"""
-        return r.group is None or all(
-            other.id >= r.id and other.status != "Processing"
-            for other in self.of(*LIVE)
-            if other.group == r.group
-        )
-
-    def claimable(self, limit: int, slots: int) -> list[Request]:
-        """What a claim takes."""
-        if self.paused:
-            return []
-        self.housekeeping()
-        if self.rate is not None:
-            begin = self.now - timedelta(seconds=10)
-            recent = sum(number for at, number in self.starts if at > begin)
-            limit = min(limit, slots, self.rate - recent)
-        order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
-        return [r for r in order if self.first(r)][:limit]
-
-    def lease(self, r: Request, token: int, starts: bool) -> None:
-        r.status, r.expires, r.started = "Processing", self.now + LEASE, starts
-        r.token, r.attempts, r.broken = token, r.attempts + 1, False
-
-    def dequeue(self, limit: int, slots: int, tokens: Iterable[int]) -> list[Held]:
-        """Tokens are random, and larger at each claim of a request."""
-        taken = self.claimable(limit, slots)
-        for place, (r, token) in enumerate(zip(taken, tokens, strict=True)):
-            assert token > r.token
-            self.lease(r, token, place < slots)
-        self.starts.append((self.now, len(taken)))
-        return [Held(r.id, r.token) for r in taken]
-
-    def answered(self, held: Sequence[Held], word: Callable[[Request], object]) -> list[str]:
-        """Apply a report to requests whose lease is valid; returns the outcome of each."""
-        before = {h.request_id: replace(r) for h in held if (r := self.requests.get(h.request_id))}
-        answers, done = [], set()
-        for h in held:
-            r = before.get(h.request_id)
-            if r is None:
-                answers.append("not_found")
-            elif r.token != h.lock_token:
-                answers.append("lease_lost")
-            elif r.status == "Processing":
-                answers.append("ok")
-                done.add(r.id)
-            else:
-                answers.append("lease_lost" if r.broken and r.status != "Complete" else "repeat")
-        for id in sorted(done):
-            word(self.requests[id])
-        return answers
-
-    def fail(self, r: Request, failure: Failure) -> None:
-        """With `after`, or dead; the back-off of its own is random."""
-        r.abandons = 0
-        if r.asked or failure.dead or r.attempts >= r.max_attempts:
-            self.end(r, "Failed")
-        else:
-            r.due = self.now + (failure.after or timedelta(0))
-            self.end(r, "Scheduled" if failure.after else "Pending")
-
-    def abandon(self, r: Request) -> None:
-        r.abandons += 1
-        if r.abandons < 10:
-            r.attempts -= 1
-        else:
-            r.abandons = 0
-        dead = r.abandons == 0 and r.attempts >= r.max_attempts
-        self.end(r, "Failed" if dead else "Pending")
-
-    def snooze(self, r: Request, delay: timedelta) -> None:
-        r.attempts, r.abandons = r.attempts - 1, 0
-        if not r.asked:
-            r.due = self.now + max(delay, timedelta(seconds=1))
-        self.end(r, "Scheduled")
-
-    def renew(self, r: Request, started: bool) -> None:
-        r.expires, r.started = self.now + LEASE, started
-
-    # -- operators
-
-    def cancel(self, ids: Sequence[int]) -> list[str]:
-        before = {id: self.requests[id].status for id in ids if id in self.requests}
-        for id, status in before.items():
-            if status == "Processing":
-                self.requests[id].asked = True
-            elif status in (*WAITING, "Failed"):
-                self.requests[id].status, self.requests[id].asked = "Cancelled", True
-        words = dict.fromkeys(("Complete", "Cancelled", ""), "not_found")
-        words["Processing"] = "cancel_requested"
-        return [words.get(before.get(id, ""), "ok") for id in ids]
-
-    def requeue(self, ids: Sequence[int]) -> list[str]:
-        dead = [id for id in sorted(set(ids)) if id in {r.id for r in self.of("Failed")}]
-        alive = set()
-        for r in (self.requests[id] for id in dead):
-            if self.live(r.dedup) is None:
-                r.status, r.due = "Pending", self.now
-                r.attempts = r.crashes = r.abandons = 0
-                alive.add(r.id)
-        return ["ok" if id in alive else "duplicate" if id in dead else "not_found" for id in ids]
-
-    def purge(self, statuses: Sequence[str]) -> int:
-        gone = self.of(*statuses)
-        for r in gone:
-            del self.requests[r.id]
-        return len(gone)
 
 
 class Machine(RuleBasedStateMachine):
@@ -255,10 +58,14 @@ class Machine(RuleBasedStateMachine):
     def begin(self, with_floors: bool, rate: int | None) -> None:
         self.store.reset()
         self.store.with_floors = with_floors
-        self.store.configure_queue("default", **SETTINGS, rate=rate and f"{rate}/10s")
+        self.model = Model(self.noon, rate=rate)
+        self.configure()
         self.clock.now = self.noon
         self.clock.advance()
-        self.model = Model(self.noon, rate=rate)
+
+    def configure(self) -> None:
+        rate = self.model.rate
+        self.store.configure_queue("default", **SETTINGS, rate=rate and f"{rate}/10s")
 
     # -- what to do it to
 
@@ -331,6 +138,7 @@ class Machine(RuleBasedStateMachine):
         ids = [id for (id,) in self.store.rows("requests", "request_id", load_id=name)]
         fresh = [NewRequest(kind="a", priority=priority) for priority in priorities]
         assert [answer.request_id for answer in self.model.enqueue(fresh, ids)] == ids
+        self.model.batches[name] = Batch(ids)
         self.time_passes(0.001)
 
     @rule(new=requests, picks=picks)
@@ -340,6 +148,38 @@ class Machine(RuleBasedStateMachine):
         self.store.complete([*self.store.claim(limit=3), *self.held(picks)])
         self.store.cancel(self.ids(picks))
         self.store.rollback()
+
+    # -- batches
+
+    @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
+    @rule(name=st.sampled_from("bc"), number=st.integers(1, 2), waits=st.booleans())
+    def enqueue_for_batch(self, name: str, number: int, waits: bool) -> None:
+        """Members of a batch, or requests that wait for it; it begins with its first member."""
+        batch = self.model.batches.get(name)
+        new = [NewRequest(kind="a", priority=1)] * number
+        if waits:
+            if batch is None:
+                return
+            answers = self.store.enqueue_many("default", new, after=name)
+        elif batch and batch.finished:
+            with pytest.raises(InvalidRequest, match="finished"):
+                self.store.enqueue_many("default", new, batch_id=name)
+            return
+        else:
+            batch = self.model.batches.setdefault(name, Batch())
+            answers = self.store.enqueue_many("default", new, batch_id=name)
+        ids = [answer.request_id or 0 for answer in answers]
+        assert answers == self.model.enqueue(new, ids)
+        if not waits:
+            batch.members += ids
+        elif not batch.finished:
+            self.model.wait(batch, ids)
+
+    @rule(name=st.none() | st.sampled_from("bc"))
+    def finish_batches(self, name: str | None) -> None:
+        batches = self.model.batches
+        chosen = batches.values() if name is None else filter(None, [batches.get(name)])
+        assert self.store.finish_batches(name) == sum(map(self.model.finish, chosen))
 
     # -- workers
 
@@ -439,6 +279,8 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def maintain(self) -> None:
         self.store.maintain()
+        for batch in self.model.batches.values():
+            self.model.finish(batch)
         self.model.housekeeping()
 
     # -- operators
@@ -465,6 +307,58 @@ class Machine(RuleBasedStateMachine):
         assert self.store.purge(statuses, dry_run=True) == len(self.model.of(*statuses))
         assert self.store.purge(statuses) == self.model.purge(statuses)
 
+    @rule(
+        verb=st.sampled_from([*VERBS]),
+        picks=st.none() | picks,
+        priority=st.none() | st.integers(0, 2),
+        argument=st.integers(0, 3),
+        dry=st.booleans(),
+    )
+    def operate(
+        self, verb: str, picks: list[int] | None, priority: int | None, argument: int, dry: bool
+    ) -> None:
+        """A verb by a filter: of ids or of the queue, and from a priority on."""
+        takes, default = VERBS[verb]
+        filters: Filter = {"min_priority": priority}
+        if picks is None:
+            chosen = self.model.of(*default)
+            filters["queue"] = "default"
+        else:
+            known = [id for id in self.ids(picks) if id in self.model.requests]
+            chosen = [r for r in self.model.of(*takes) if r.id in known]
+            filters["ids"] = known
+        chosen = [r for r in chosen if r.priority >= (priority or 0)]
+        ids = [r.id for r in chosen]
+        left = []
+        if verb == "reschedule" and picks is None:
+            left = [id for id in ids if self.model.waits(self.model.requests[id])]
+            ids = [id for id in ids if id not in left]
+        amount = {"reprioritise": "priority", "reschedule": "delay_ms"}.get(verb)
+        arguments = {amount: argument * (1000 if verb == "reschedule" else 1)} if amount else {}
+        if dry:
+            planned = self.store.operate(verb, arguments=arguments, dry_run=True, **filters)
+            assert sorted(one.request_id for one in planned.touched) == sorted(ids + left)
+        touched = self.store.operate(verb, arguments=arguments, **filters).touched
+        answers = dict(zip(ids, self.model.operate(verb, ids, argument), strict=True))
+        assert {one.request_id: one.outcome for one in touched} == answers | dict.fromkeys(
+            left, Outcome.WAITS
+        )
+
+    @rule(dry=st.booleans())
+    def delete_queue(self, dry: bool) -> None:
+        """The queue goes with what waits in it, unless something of it runs, and comes again."""
+        if self.model.of("Processing"):
+            with pytest.raises(InvalidRequest, match="cannot be deleted"):
+                self.store.delete_queue("default", purge=True, dry_run=dry)
+            return
+        gone = (*WAITING, "Failed")
+        count = len(self.model.of(*gone))
+        assert self.store.delete_queue("default", purge=True, dry_run=dry) == count
+        if not dry:
+            self.model.purge(gone)
+            self.model.paused, self.model.starts = False, []
+            self.configure()
+
     @rule()
     def pause_or_resume(self) -> None:
         (self.store.resume if self.model.paused else self.store.pause)("default")
@@ -490,6 +384,9 @@ class Machine(RuleBasedStateMachine):
         assert self.store.depth() == [
             Depth("default", priority, *counts[priority]) for priority in sorted(counts)[::-1]
         ]
+        assert {one.batch_id: one[1:6] for one in self.store.list_batches()} == {
+            name: self.model.counts(batch) for name, batch in self.model.batches.items()
+        }
         groups = [r.group for r in self.model.of("Processing") if r.group]
         assert len(groups) == len(set(groups))
 

@@ -16,7 +16,7 @@ from rowlease import EnqueueUnknown, untyped_request
 from rowlease.client.enqueue_call import EnqueueCall
 from rowlease.client.sending import Sending
 from rowlease.errors import StoreError
-from tests.contract.test_model import LIVE, SETTINGS
+from tests.contract.small_queue import LIVE, SETTINGS
 from tests.search.server import Caller, Database, Disk
 from tests.search.worker import Worker, pays
 from tests.search.world import Process, World

@@ -1,6 +1,6 @@
 """A database with one queue in memory, and the store of those who call it over a bad network.
 
-The queue is the one of test_model, which the routines of each engine are compared with.
+The queue is the one which the routines of each engine are compared with.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rowlease.model import (
     Outcome,
     Renewal,
 )
-from tests.contract.test_model import Model, Request
+from tests.contract.small_queue import Model, Request
 from tests.search.world import World
 from tests.stress.history import Change, Effect
 
