@@ -13,6 +13,7 @@ create or alter trigger rowlease.end_part on rowlease.Lane after insert
 as
 set nocount on;
 set xact_abort on;
+set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now();
 declare @run bigint, @part bigint, @counts bit, @kind nvarchar(max), @payload nvarchar(max), @priority int;
 declare @parts table (

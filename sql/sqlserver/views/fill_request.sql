@@ -12,6 +12,7 @@ create or alter trigger rowlease.fill_request on rowlease.Inbox instead of inser
 as
 set nocount on;
 set xact_abort on;
+set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now(), @queue nvarchar(400), @admitted bit, @keys nvarchar(max);
 declare @kind nvarchar(max), @priority int, @payload nvarchar(max), @count bigint;
 declare @rows table (

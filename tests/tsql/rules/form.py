@@ -41,17 +41,19 @@ def named_as_its_file(file: File) -> Iterator[tuple[Node, str]]:
 
 
 def begins_with_its_settings(file: File) -> Iterator[tuple[Node, str]]:
-    if file.procedure is None:
+    triggers = [*file.tree.walk("CreateOrAlterTriggerStatement")]
+    routine = file.procedure or next(iter(triggers), None)
+    if routine is None:
         return
-    body = [node for node in file.procedure.children if node.role == "StatementList"]
+    body = [node for node in routine.children if node.role == "StatementList"]
     first = body[0].children if body else []
     while len(first) == 1 and first[0].kind == "BeginEndBlockStatement":
         first = first[0].children[0].children
     printed = [_setting(node) for node in first[:3]]
     if printed[:2] != ["nocount on", "xactabort on"]:
-        yield file.procedure, "a procedure begins with set nocount on; set xact_abort on;"
-    elif printed[2:] != ["isolation readcommitted"] and _begins_a_transaction(file):
-        yield file.procedure, "then comes set transaction isolation level read committed;"
+        yield routine, "a procedure begins with set nocount on; set xact_abort on;"
+    elif printed[2:] != ["isolation readcommitted"] and (triggers or _begins_a_transaction(file)):
+        yield routine, "then comes set transaction isolation level read committed;"
     for node in file.tree.walk("PredicateSetStatement", "SetTransactionIsolationLevelStatement"):
         setting = _setting(node)
         if setting == "xactabort off" and file.name in KEEPS_TRANSACTION:
