@@ -45,6 +45,12 @@ class Size:
     height: int = 3
 
 
+@dataclass
+class Box:
+    size: Size
+    inner: Box | None = None
+
+
 class Point(NamedTuple):
     x: int
     y: float
@@ -362,3 +368,18 @@ def test_a_version_needs_a_migration_and_the_other_way_round(settings: Any) -> N
 
         @task("plain", **settings)
         def plain() -> None: ...
+
+
+def test_a_result_has_the_defaults_of_what_the_task_got() -> None:
+    @task
+    def pack(
+        box: Box, more: list[dict[str, Box]], pair: tuple[Size, ...], shape: Size | int = 0
+    ) -> Any:
+        return [box, more, pair, shape]
+
+    small = {"size": {"width": 1}}
+    payload = {"box": small | {"inner": small}, "more": [{"a": small}], "pair": [{"width": 2}]}
+    full = {"size": {"width": 1, "height": 3}, "inner": None}
+    assert json.loads(pack.run(json.dumps(payload)) or "") == [
+        full | {"inner": full}, [{"a": full}], [{"width": 2, "height": 3}], 0,
+    ]  # fmt: skip

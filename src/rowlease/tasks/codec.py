@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import accumulate
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -93,9 +94,49 @@ def decoder_of(annotation: Any) -> Callable[[str | msgspec.Raw], Any]:
         ConfigError: JSON cannot be converted to this annotation.
     """
     try:
-        return msgspec.json.Decoder(annotation, dec_hook=_from_json).decode
+        decode = msgspec.json.Decoder(annotation, dec_hook=_from_json).decode
+        if not _has_dataclass(msgspec.inspect.type_info(annotation), set()):
+            return decode
     except TypeError as error:
         raise ConfigError(str(error)) from error
+    return lambda text: _with_defaults(decode(text))
+
+
+def _has_dataclass(part: Any, seen: set[int]) -> bool:
+    """Whether a part of an annotation, as msgspec inspects it, has a dataclass."""
+    if not isinstance(part, tuple | msgspec.inspect.Type | msgspec.inspect.Field):
+        return False
+    if isinstance(part, msgspec.inspect.DataclassType):
+        return True
+    if id(part) in seen:  # a class that refers to itself
+        return False
+    seen.add(id(part))
+    parts = part if isinstance(part, tuple) else asdict(part).values()
+    return any(_has_dataclass(each, seen) for each in parts)
+
+
+def _with_defaults(value: T) -> T:
+    """The value, in which each object of a dataclass has its defaults.
+
+    msgspec leaves a default to the class, and writes only what the object itself has. So it would
+    be missing in the JSON of a result.
+    """
+    parts: Iterable[Any] = ()
+    if is_dataclass(value):
+        if (own := getattr(value, "__dict__", None)) is not None:
+            for each in fields(value):
+                if each.default is not MISSING:
+                    own.setdefault(each.name, each.default)
+        parts = [getattr(value, each.name, None) for each in fields(value)]
+    elif isinstance(value, msgspec.Struct):
+        parts = asdict(value).values()
+    elif isinstance(value, Mapping):
+        parts = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = value
+    for part in parts:
+        _with_defaults(part)
+    return value
 
 
 def object_decoder_of(
