@@ -357,8 +357,8 @@ FAULTS: Faults = {
     "connections exhausted": (Run.exhaust, 200),
     "deadlock with a worker": (Run.deadlock, 200),
     "database clock stepped": (Run.step_clock, 200),
-    "serialization failure in a statement": (lambda run: run.refuse("statement"), 1000),
-    "serialization failure at a commit": (lambda run: run.refuse("commit"), 1000),
+    "serialization failure in a statement": (lambda run: run.refuse("statement"), 2000),
+    "serialization failure at a commit": (lambda run: run.refuse("commit"), 2000),
 }
 #: Faults of a proxy, for rounds that have one.
 POOLER_FAULTS: Faults = {"pooler killed": (Run.kill_pooler, 100)}

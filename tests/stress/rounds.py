@@ -57,10 +57,10 @@ REFUSALS = [name for name in FAULTS if name.startswith("serialization failure")]
 KINDS = {
     **{fault: Kind([fault], times) for fault, (_, times) in FAULTS.items()},
     COMBINED: Kind([*FAULTS], 1000),
-    "serialization failures at REPEATABLE READ": Kind(REFUSALS, 1000, "repeatable read"),
-    "serialization failures at SERIALIZABLE": Kind(REFUSALS, 1000, "serializable"),
+    "serialization failures at REPEATABLE READ": Kind(REFUSALS, 2000, "repeatable read"),
+    "serialization failures at SERIALIZABLE": Kind(REFUSALS, 2000, "serializable"),
     "pooler: session terminated in a statement": Kind(
-        ["session terminated in a statement"], 400, is_pooled=True
+        ["session terminated in a statement"], 1000, is_pooled=True
     ),
     **{fault: Kind([fault], times, is_pooled=True) for fault, (_, times) in POOLER_FAULTS.items()},
 }
