@@ -14,6 +14,7 @@ The databases are created for the benchmark and dropped after it.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import signal
@@ -56,6 +57,14 @@ async def abegan() -> float:
     return time.time()
 
 
+@task
+async def nap() -> float:
+    """For a second."""
+    at = time.time()
+    await asyncio.sleep(1)
+    return at
+
+
 class Latencies(NamedTuple):
     """The latencies of one run, in milliseconds."""
 
@@ -73,7 +82,7 @@ class Latencies(NamedTuple):
 
 
 @contextmanager
-def idle_worker(dsn: str, task: str) -> Iterator[subprocess.Popen[bytes]]:
+def idle_worker(dsn: str, task: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `rowlease worker`; the block begins when it is idle."""
     command = [
         sys.executable,
@@ -82,6 +91,7 @@ def idle_worker(dsn: str, task: str) -> Iterator[subprocess.Popen[bytes]]:
         "worker",
         f"benchmarks.latency:{task}",
         "--log-level=debug",
+        *options,
     ]
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": paths, "ROWLEASE_DSN": dsn}
@@ -117,6 +127,7 @@ def measure(dsn: str, task: str, rate: float, seconds: float) -> list[float]:
         while True:
             found = sql.execute(
                 "select request_id, result::text from rowlease.queue_history"
+                " where status = 'Complete'"
             ).fetchall()
             rows = {request_id: json.loads(result) for request_id, result in found}
             if sent.keys() <= rows.keys():

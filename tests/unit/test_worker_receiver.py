@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -52,7 +53,7 @@ from rowlease.worker.claims.outcomes import (
     Outcomes,
 )
 from rowlease.worker.claims.receiver import AWAKE_SECONDS, FLUSH
-from rowlease.worker.claims.receiver_state import FLOOR_DROPPED
+from rowlease.worker.claims.receiver_state import CREDIT_A_SECOND, FLOOR_DROPPED, MOST_CREDIT
 from rowlease.worker.summary import Counts
 from rowlease.worker.timings import REFUSAL_TOLERATED
 from tests.unit.receiver_world import AT, EMPTY, UNKNOWN_KIND, World, found, request, world
@@ -208,6 +209,43 @@ def test_a_worker_that_claimed_several_requests_claims_again(world: World) -> No
     world.receiver.notified()
     world.exchange_now()
     assert world.pause() <= 0
+
+
+def waits(world: World, claims: Sequence[Claim]) -> list[float]:
+    """Notify an idle worker whose next claim finds this, again and again; how long it waited."""
+    found = []
+    for claim in claims:
+        world.receiver.notified()
+        found.append(max(0.0, world.pause()))
+        world.receiver.notified()
+        assert max(0.0, world.pause()) == found[-1]  # many notifications do not change a wait
+        world.time += found[-1] + 1e-6
+        world.claims = [claim]
+        world.exchange_now()
+        world.finish(*world.taken)
+        world.taken.clear()
+        world.exchange_now()  # the outcome, or a claim that is planned anyhow
+        assert world.pause() > 0
+    return found
+
+
+def test_a_notified_worker_waits_if_others_got_the_last_requests(world: World) -> None:
+    world.exchange_now()
+    world.is_announced = True
+    got, missed = found(1, more=False), EMPTY
+    assert waits(world, [got] * 20) == [0.0] * 20
+    burst = [missed] * int(MOST_CREDIT)
+    assert waits(world, burst) == [0.0] * len(burst)
+    many = waits(world, [missed] * 100)
+    assert statistics.mean(many) == pytest.approx(1 / CREDIT_A_SECOND, rel=0.1)
+    assert len(set(many)) > 50
+    (_, *after) = waits(world, [got, *burst])
+    assert after[:2] == [0.0, 0.0]
+    assert max(after) > 0
+    world.time += 60
+    (*first, last) = waits(world, [*burst, missed])
+    assert first == [0.0] * len(burst)
+    assert last > 0
 
 
 @pytest.mark.parametrize("world", [{"can_listen": False}], indirect=True)

@@ -111,8 +111,8 @@ class Receiver:
             self._wake.set()
 
     def notified(self) -> None:
-        """Claim at once, because requests may have been enqueued."""
-        self._post(self._requests_may_have_come)
+        """Claim soon, because requests may have been enqueued."""
+        self._post(self._producers_have_notified)
 
     def announced(self) -> None:
         """Claim a few more times, because producers send notifications only from now on."""
@@ -239,6 +239,10 @@ class Receiver:
         while self._inbox:
             self._inbox.popleft()()
 
+    def _producers_have_notified(self) -> None:
+        self._next_claim.mark_unsure()
+        self._next_claim.notified()
+
     def _requests_may_have_come(self) -> None:
         self._next_claim.mark_unsure()
         self._next_claim.at_once()
@@ -284,6 +288,7 @@ class Receiver:
             self._next_claim.at_once()
 
     def _plan_after(self, claim: Claim) -> None:
+        self._next_claim.note_found(bool(claim.requests))
         # After a claim of a single request, a notification announces the next request. Several
         # requests mean that producers are busy, so another claim will find more.
         is_single = len(claim.requests) == 1 and self._is_announced()

@@ -51,6 +51,15 @@ SHORTEST_SLEEP = 0.02
 #: The longest sleep while a request is due that another transaction has locked, in seconds. Each of
 #: these sleeps is twice as long as the one before.
 LONGEST_LOCKED_SLEEP = 0.5
+#: A notification wakes every idle worker, and one of them gets the request. So that the claims of
+#: the others do not grow with their number, a worker has a credit for claims that find nothing. It
+#: grows by so much a second, and by so much with each request that it gets, up to a limit. A worker
+#: without credit claims a little later: by then a slot of its own or another worker may have come.
+CREDIT_A_SECOND = 5.0
+CREDIT_OF_A_REQUEST = 2.0
+MOST_CREDIT = 5.0
+#: Such a wait is times a random number between these, so that workers do not wait together.
+CREDIT_SPREAD = (0.5, 1.5)
 
 
 class NextClaim:
@@ -68,11 +77,37 @@ class NextClaim:
         self._rechecks: list[float] = []
         self._unsure_until = 0.0
         self._locked_sleep = SHORTEST_SLEEP
+        self._is_notified = False
+        self._credit, self._credit_at = MOST_CREDIT, 0.0
         self.at = 0.0
 
     def at_once(self) -> None:
         """Claim as soon as slots are free."""
         self.at = 0.0
+
+    def notified(self) -> None:
+        """Claim at once, or as soon as there is credit for a claim that finds nothing."""
+        if self._is_notified:
+            return
+        self._is_notified = True
+        self._add_credit(0.0)
+        if self._credit >= 1:
+            self.at_once()
+        else:
+            wait = (1 - self._credit) / CREDIT_A_SECOND * random.uniform(*CREDIT_SPREAD)
+            self.at = min(self.at, now() + wait)
+
+    def note_found(self, has_found: bool) -> None:
+        """Note whether a claim found requests."""
+        if self._is_notified:
+            self._is_notified = False
+            self._add_credit(CREDIT_OF_A_REQUEST if has_found else -1.0)
+
+    def _add_credit(self, credit: float) -> None:
+        at = now()
+        since = at - self._credit_at
+        self._credit = min(MOST_CREDIT, self._credit + CREDIT_A_SECOND * since + credit)
+        self._credit_at = at
 
     def mark_unsure(self) -> None:
         """Have the next sleep end when claims see requests below the present floor again."""
