@@ -1,6 +1,6 @@
 """What do many worker hosts cost, idle ones and busy ones?
 
-    python -m benchmarks.hosts [--hosts 1,10,100] [--seconds 10] [--dsn postgresql://...]
+    python -m benchmarks.hosts [--hosts 1,10,50] [--seconds 10] [--dsn postgresql://...]
 
 Each host is a `rowlease worker` of its own, with four slots, and all share one queue. A task takes
 a second. First all hosts are idle, and one request a second comes: each notification wakes all of
@@ -73,7 +73,7 @@ def row(place: str, hosts: int, seconds: float) -> list[list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--hosts", default="1,10,100")
+    parser.add_argument("--hosts", default="1,10,50")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
     add_dsn(parser)
     given = parser.parse_args()
