@@ -55,9 +55,9 @@ LONGEST_LOCKED_SLEEP = 0.5
 #: the others do not grow with their number, a worker has a credit for claims that find nothing. It
 #: grows by so much a second, and by so much with each request that it gets, up to a limit. A worker
 #: without credit claims a little later: by then a slot of its own or another worker may have come.
-CREDIT_A_SECOND = 5.0
-CREDIT_OF_A_REQUEST = 2.0
-MOST_CREDIT = 5.0
+CREDIT_A_SECOND = 10.0
+CREDIT_OF_A_REQUEST = 3.0
+MOST_CREDIT = 20.0
 #: Such a wait is times a random number between these, so that workers do not wait together.
 CREDIT_SPREAD = (0.5, 1.5)
 
