@@ -736,7 +736,7 @@ def read_variable():
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--executor", "thread"), ("--processes", "2")])
+@pytest.mark.parametrize("options", [("--executor", "thread"), ("--processes", "2")])
 def test_a_task_finds_the_embedded_server_of_its_worker(
     options: tuple[str, ...], home: Path, tmp_path: Path
 ) -> None:

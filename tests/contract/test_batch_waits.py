@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONG = timedelta(seconds=60)
-WAITING = 300
+WAITING = 100
 
 
 class InLoop(CallThreads):
@@ -45,7 +45,7 @@ def put(store: Session, batch_id: str) -> None:
     store.enqueue_many("default", [NewRequest(kind="x")], batch_id=batch_id)
 
 
-def test_hundreds_that_wait_share_their_reads_and_get_their_own_batch(
+def test_a_hundred_that_wait_share_their_reads_and_get_their_own_batch(
     dsn: str, store: Session
 ) -> None:
     reads: list[int] = []

@@ -60,6 +60,7 @@ Acts = dict[str, tuple[int, Act]]
 #: Seconds within which a driver answers.
 PATIENCE = 180.0
 pytestmark = pytest.mark.timeout(600 + TIMES * 600)
+alone = pytest.mark.skipif(TIMES == 1, reason="the short form has this fault together with others")
 
 
 class Driver:
@@ -369,6 +370,7 @@ def killing(killed: list[int], passes: bool) -> Act:
     return act
 
 
+@alone
 def test_an_executor_is_killed(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     tally = Tally("executor killed")
     for run in runs("executor killed", tmp_path, loads=2):  # an executor may be idle when it dies
@@ -404,6 +406,7 @@ def test_an_executor_is_killed(driver: Driver, dsn: str, sql: Sql, tmp_path: Pat
     assert tally.counts["executor killed"] > 0
 
 
+@alone
 def test_tasks_are_doubled(driver: Driver, dsn: str, sql: Sql, tmp_path: Path) -> None:
     tally = Tally("speculation")
     for run in runs("speculation", tmp_path, loads=2):  # a task that is quick gets no copy
