@@ -35,7 +35,7 @@ CALLS = """
 
 
 def begin(stack: ExitStack, dsn: str, hosts: int) -> None:
-    """Start so many workers, a few at a time."""
+    """Start this number of workers, eight at a time."""
     options = ("--executor=coroutine", f"--concurrency={SLOTS}")
     workers = [idle_worker(dsn, "nap", *options) for _ in range(hosts)]
     with ThreadPoolExecutor(8) as starts:
@@ -43,8 +43,8 @@ def begin(stack: ExitStack, dsn: str, hosts: int) -> None:
     time.sleep(IDLE_AGAIN)
 
 
-def row(place: str, hosts: int, seconds: float) -> list[list[str]]:
-    """The rows of so many hosts."""
+def rows_of(place: str, hosts: int, seconds: float) -> list[list[str]]:
+    """The rows of the table for this number of hosts."""
     found = []
     with database(place) as dsn, psycopg.connect(dsn, autocommit=True) as sql, ExitStack() as stack:
         sql.execute(f"alter database {sql.info.dbname} set track_functions = 'pl'")
@@ -80,7 +80,7 @@ def main() -> int:
     with server(given.dsn) as place:
         printed = described(place)
         numbers = [int(number) for number in given.hosts.split(",")]
-        rows = [one for hosts in numbers for one in row(place, hosts, given.seconds)]
+        rows = [one for hosts in numbers for one in rows_of(place, hosts, given.seconds)]
     title = f"Worker hosts with {SLOTS} slots each, tasks of a second"
     columns = ["hosts", "which are", "requests a second", "start latency, p50", "p99",
                "claims a request", "processor time of all processes a request"]  # fmt: skip

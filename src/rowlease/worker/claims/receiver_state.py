@@ -51,14 +51,14 @@ SHORTEST_SLEEP = 0.02
 #: The longest sleep while a request is due that another transaction has locked, in seconds. Each of
 #: these sleeps is twice as long as the one before.
 LONGEST_LOCKED_SLEEP = 0.5
-#: A notification wakes every idle worker, and one of them gets the request. So that the claims of
-#: the others do not grow with their number, a worker has a credit for claims that find nothing. It
-#: grows by so much a second, and by so much with each request that it gets, up to a limit. A worker
-#: without credit claims a little later: by then a slot of its own or another worker may have come.
+#: A notification wakes every idle worker, and one of them gets the request. So each worker has a
+#: credit, which limits its claims that find nothing (decision 123 in docs/decisions). The credit
+#: grows with time, and with each request that the worker gets after a notification, up to a limit.
+#: A worker without credit claims a little later; meanwhile another worker may take the request.
 CREDIT_A_SECOND = 10.0
 CREDIT_OF_A_REQUEST = 3.0
 MOST_CREDIT = 20.0
-#: Such a wait is times a random number between these, so that workers do not wait together.
+#: That wait is multiplied by a random number between these, so that workers do not claim together.
 CREDIT_SPREAD = (0.5, 1.5)
 
 
