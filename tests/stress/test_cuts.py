@@ -3,10 +3,15 @@
 A call that commits on a connection of its own is repeated until it is answered, as workers and
 clients do. A call in the caller's transaction is not: what it enqueued exists if and only if the
 caller's own row does.
+
+`ROWLEASE_STRESS_LEVELS=1 pytest -s tests/stress/test_cuts.py` cuts all calls at each of the four
+isolation levels. Each is first the server's default, from which rowlease's sessions differ, and
+then the level of these sessions, as if somebody called the routines by SQL.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -18,9 +23,10 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 
-from rowlease.errors import LeaseLost, StoreUnavailable
-from rowlease.model import Begun, Failure, LeasedRequest, NewRequest
-from rowlease.store import Store, open_store
+from rowlease.errors import ConfigError, LeaseLost, StoreUnavailable
+from rowlease.model import Begun, Failure, Held, LeasedRequest, NewRequest
+from rowlease.store import Store, completion, open_store
+from rowlease.store.postgresql.connection import PINNED
 from tests.stress.history import Asked, History, Ordered, Report, Told, check
 from tests.stress.meddler import CutOff
 from tests.stress.witness import EFFECT, Sql, kept, witness
@@ -30,17 +36,25 @@ T = TypeVar("T")
 AT_ONCE = Failure("x", after=timedelta(0))
 #: How often a call is made: the second one is not cut.
 TRIES = 3
+#: PostgreSQL runs READ UNCOMMITTED as READ COMMITTED.
+LEVELS = [*IsolationLevel] if "ROWLEASE_STRESS_LEVELS" in os.environ else []
 OWN = "insert into own values (%s)"
 
 
 class Scene:
-    """A store whose connections are cut, another one whose are not, and the history of both."""
+    """A store whose connections are cut, another one whose are not, and the history of both.
+
+    Attributes:
+        level: of the caller's transactions; None is the server's default.
+        has_old_snapshots: the calls that are cut run at REPEATABLE READ or SERIALIZABLE.
+    """
 
     def __init__(self, direct: Store, history: History) -> None:
         self.direct, self.history = direct, history
         self.wire = direct
         self.dsn = ""
         self.level: IsolationLevel | None = None
+        self.has_old_snapshots = False
         self.part = 0
         self.numbers: tuple[int, ...] = ()
         self._numbers = count()
@@ -83,6 +97,15 @@ def again(call: Callable[[], T]) -> T:
             if not left:
                 raise
     raise AssertionError
+
+
+def counting(scene: Scene, call: Callable[[Store], T]) -> T:
+    """What a call answers that counts what others have committed, so at READ COMMITTED alone."""
+    if not scene.has_old_snapshots:
+        return again(lambda: call(scene.wire))
+    with pytest.raises(ConfigError, match="at READ COMMITTED"):
+        again(lambda: call(scene.wire))
+    return call(scene.direct)
 
 
 Act = Callable[[Scene], None]
@@ -189,7 +212,7 @@ def load(scene: Scene) -> None:
 
     again(stage)
     parts = [scene.part, scene.part + 1]
-    answer = again(lambda: scene.wire.promote(name, run.run_number, 2, parts=parts))
+    answer = counting(scene, lambda store: store.promote(name, run.run_number, 2, parts=parts))
     scene.history.add(Asked(scene.numbers, str(answer.outcome)))
 
 
@@ -200,8 +223,8 @@ def batch(scene: Scene) -> None:
     scene.history.add(Asked(scene.numbers, ids=ids))
     held = scene.told(scene.direct.dequeue("w", ["default"], 2).requests)
     scene.report("complete", held, scene.direct.complete(held))
-    again(scene.wire.maintain)
-    again(lambda: scene.wire.finish_batches(name))
+    counting(scene, lambda store: store.maintain())
+    counting(scene, lambda store: store.finish_batches(name))
 
 
 # -- calls in the caller's transaction
@@ -219,22 +242,32 @@ def enqueue_bound(scene: Scene) -> None:
         scene.history.add(Asked(scene.numbers))
 
 
-def complete_bound(scene: Scene) -> None:
-    held = scene.lease(1)
-    lease = held[0].request_id, held[0].lock_token
+def pay(own: psycopg.Connection, held: Held) -> None:
+    """An effect, and the outcome."""
+    own.execute(EFFECT, held)
+    completion.complete(own, held, None, None)
 
-    def pay() -> str:
-        try:
-            with scene.connect() as own:
-                own.execute(EFFECT, lease)
-                (outcome,) = scene.direct.complete(held, connection=own)
-            return str(outcome)
-        except LeaseLost as error:
-            return str(error.outcome)
-        except psycopg.OperationalError as error:
-            raise StoreUnavailable from error
 
-    scene.report("complete", held, [again(pay)])
+def ends_bound(verb: str, call: Callable[[psycopg.Connection, Held], object]) -> Act:
+    """An outcome in the caller's transaction."""
+
+    def act(scene: Scene) -> None:
+        held = scene.lease(1)
+        lease = Held(held[0].request_id, held[0].lock_token)
+
+        def end() -> str:
+            try:
+                with scene.connect() as own:
+                    call(own, lease)
+                return "ok"
+            except LeaseLost as error:
+                return str(error.outcome)
+            except psycopg.OperationalError as error:
+                raise StoreUnavailable from error
+
+        scene.report(verb, held, [again(end)])
+
+    return act
 
 
 CALLS: dict[str, Act] = {
@@ -256,7 +289,14 @@ CALLS: dict[str, Act] = {
     "begin_load, lane, promote": load,
     "maintain, finish_batches": batch,
 }
-BOUND: dict[str, Act] = {"enqueue": enqueue_bound, "complete": complete_bound}
+BOUND: dict[str, Act] = {
+    "enqueue": enqueue_bound,
+    "complete": ends_bound("complete", pay),
+}
+if LEVELS:
+    BOUND["snooze"] = ends_bound(
+        "snooze", lambda own, held: completion.snooze(own, held, timedelta(seconds=1), "")
+    )
 #: What is cut while it logs in, too.
 ALL_PACKETS = (enqueue, *BOUND.values())
 
@@ -313,15 +353,35 @@ def judge(scene: Scene, sql: Sql, name: str, number: int) -> None:
     sys.stdout.write(f"\n{name}: {number} cuts")
 
 
-def test_a_call_that_is_cut_anywhere_can_be_repeated(scene: Scene, dsn: str, sql: Sql) -> None:
+WAYS = [("the server's default", level) for level in LEVELS]
+WAYS += [("the session's", level) for level in LEVELS]
+
+
+@pytest.mark.parametrize(("whose", "level"), WAYS or [("", None)])
+def test_a_call_that_is_cut_anywhere_can_be_repeated(
+    scene: Scene,
+    dsn: str,
+    sql: Sql,
+    monkeypatch: pytest.MonkeyPatch,
+    whose: str,
+    level: IsolationLevel | None,
+) -> None:
+    spelt = level.name.replace("_", " ") if level else ""
+    if whose == "the server's default":
+        database = dsn.rpartition("/")[2].partition("?")[0]
+        sql(f"alter database {database} set default_transaction_isolation = '{spelt}'")
+    elif whose:
+        monkeypatch.setitem(PINNED, "default_transaction_isolation", spelt)
+        scene.has_old_snapshots = spelt in ("REPEATABLE READ", "SERIALIZABLE")
     for name, act in CALLS.items():
-        judge(scene, sql, name, cuts(scene, dsn, act))
+        judge(scene, sql, f"{name}; {whose} {spelt}".strip("; "), cuts(scene, dsn, act))
 
 
 def test_a_callers_transaction_that_is_cut_anywhere_is_whole_or_nothing(
     scene: Scene, dsn: str, sql: Sql
 ) -> None:
-    for scene.level, (name, act) in product([*IsolationLevel][1:], BOUND.items()):
+    levels = LEVELS or [*IsolationLevel][1:]
+    for scene.level, (name, act) in product(levels, BOUND.items()):
         number = cuts(scene, dsn, act)
         if act is enqueue_bound:
             first = "select min((payload ->> 'n')::bigint) from rowlease.requests"
