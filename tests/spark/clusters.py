@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from rowlease.spark.java import java_home
-from tests.spark.jvm import LEAN
+from tests.spark.jvm import LEAN, worker_path
 
 #: Seconds for anything that Spark does.
 PATIENCE = 90.0
@@ -30,7 +30,7 @@ class Driver:
     """A program of its own that has a session on a cluster."""
 
     def __init__(self, master: str, folder: Path, **settings: str) -> None:
-        python_path = os.pathsep.join(map(str, (Path.cwd() / "src", Path.cwd())))
+        python_path = worker_path(Path.cwd() / "src", Path.cwd())
         given = {
             "spark.master": master,
             "spark.app.name": "rowlease pool tests",

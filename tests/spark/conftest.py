@@ -11,7 +11,7 @@ import pytest
 
 from rowlease.spark.source_errors import HIDE_TRACEBACK
 from tests.conftest import free_port
-from tests.spark.jvm import LEAN
+from tests.spark.jvm import LEAN, worker_path
 
 #: The server of Spark Connect, which is part of PySpark 4.
 CONNECT = "org.apache.spark.sql.connect.SparkConnectPlugin"
@@ -36,20 +36,22 @@ def spark(event_log: Path, connect_port: int) -> Iterator[Any]:
     from rowlease.spark import local_session
 
     try:
-        session = local_session(
-            "rowlease tests",
-            settings={
-                "spark.master": "local[2,4]",
-                "spark.driver.extraJavaOptions": LEAN,
-                "spark.plugins": CONNECT if version("pyspark") >= "4." else "",
-                "spark.connect.grpc.binding.address": "127.0.0.1",
-                "spark.connect.grpc.binding.port": str(connect_port),
-                "spark.eventLog.enabled": "true",
-                "spark.eventLog.compress": "false",
-                "spark.eventLog.dir": event_log.as_uri(),
-            },
-            dsn="mssql://localhost/any",  # for its driver, beside PostgreSQL's
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", worker_path())
+            session = local_session(
+                "rowlease tests",
+                settings={
+                    "spark.master": "local[2,4]",
+                    "spark.driver.extraJavaOptions": LEAN,
+                    "spark.plugins": CONNECT if version("pyspark") >= "4." else "",
+                    "spark.connect.grpc.binding.address": "127.0.0.1",
+                    "spark.connect.grpc.binding.port": str(connect_port),
+                    "spark.eventLog.enabled": "true",
+                    "spark.eventLog.compress": "false",
+                    "spark.eventLog.dir": event_log.as_uri(),
+                },
+                dsn="mssql://localhost/any",  # for its driver, beside PostgreSQL's
+            )
     except ConfigError as error:
         pytest.skip(f"Spark cannot start here: {error}")
     yield session

@@ -29,6 +29,7 @@ import psycopg
 import pytest
 
 from rowlease.store import open_store
+from tests.spark.jvm import worker_path
 from tests.stress.meddler import (
     AFTER,
     ANSWERED,
@@ -70,7 +71,6 @@ class Driver:
         folder.mkdir()
         masters = [] if master is None else [master]
         self.log = folder / "log"
-        paths = [str(repository / "src"), str(repository)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -87,7 +87,7 @@ class Driver:
                 cwd=repository,
                 env={
                     **os.environ,
-                    "PYTHONPATH": os.pathsep.join(paths),
+                    "PYTHONPATH": worker_path(repository / "src", repository),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                 },
             )
