@@ -319,6 +319,22 @@ def test_a_worker_that_waits_is_told_once_of_outcomes() -> None:
         assert os.read(line.outcomes_in, 1000) == child_loop.WAKE
 
 
+@pytest.mark.parametrize("result", ["short", "x" * shared_memory.BUFFER_BYTES])
+def test_a_child_whose_worker_has_ended_runs_no_more(result: str) -> None:
+    with a_line() as line:
+        line.marks[shared_memory.WAITS] = 1
+        line.send(b"1", b"2")
+        seen = []
+
+        def call(payload: str) -> str:
+            seen.append(payload)
+            return result
+
+        os.dup2(line.requests, line.outcomes_in)  # nobody reads the outcomes any more
+        line.serve(call)
+    assert seen == ["1"]
+
+
 def test_a_descriptor_that_a_task_closed_is_open_again() -> None:
     fd = os.open(os.devnull, os.O_WRONLY)
     closed = select.poll()

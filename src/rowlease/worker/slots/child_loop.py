@@ -99,10 +99,13 @@ def serve(
                 restore_streams(copies, closed)
             code, body = wire.packed(ending)
             answer = wire.answer(number, code, now() - started, body)
-            if not view.put(answer):
-                wire.write(outcomes_fd, wire.frame(answer))
-            elif view.must_wake():
-                wire.write(outcomes_fd, WAKE)
+            try:
+                if not view.put(answer):
+                    wire.write(outcomes_fd, wire.frame(answer))
+                elif view.must_wake():
+                    wire.write(outcomes_fd, WAKE)
+            except BrokenPipeError:
+                return  # the worker has ended
 
 
 def run(task: Task[..., Any], context: Context, payload: bytes) -> Ending:
