@@ -43,6 +43,7 @@ RUNS = {
     "server_cost": ("server_cost.py --runs 3", "server_cost.py"),
     "claimers": ("claimers.py --seconds 2 --runs 2", "claimers.py"),
     "hosts": ("hosts.py --hosts 1,10 --seconds 5", "hosts.py"),
+    "fleet": ("fleet.py --hosts 10,50", "fleet.py"),
     "horizon": ("horizon.py --finished 100000 --runs 1", "horizon.py --finished 1000000 --runs 3"),
     "horizon_lane": (
         "horizon.py --lane --finished 100000 --runs 1",

@@ -14,6 +14,7 @@ from rowlease.model import Failure, Held, Outcome
 from rowlease.worker.attempt import NOT_COMMITTED, NOTHING, Ending, SnoozeAsked
 from rowlease.worker.claims.exchanger import Exchanger
 from rowlease.worker.claims.leases import Lease, Leases
+from rowlease.worker.claims.listener import Listener
 from rowlease.worker.claims.outcomes import Ended
 from rowlease.worker.claims.queues import QueueOrder
 from rowlease.worker.claims.receiver import OutcomeSender, Receiver
@@ -43,7 +44,12 @@ class Slot:
     """A runner with some slots; a task is a thread of its own, in this process or in a child."""
 
     def __init__(
-        self, database: Database, history: History, parent: Process, has_children: bool
+        self,
+        database: Database,
+        history: History,
+        parent: Process,
+        has_children: bool,
+        num_slots: int = SLOTS,
     ) -> None:
         self._database, self._history, self._world = database, history, database.world
         self.tasks = Process(self._world) if has_children else parent
@@ -53,7 +59,7 @@ class Slot:
         self.ended: list[Ended[Ending]] = []
         self.deaths: list[Death] = []
         self._begun: set[int] = set()
-        self.num_slots, self.num_blocked, self.num_left = SLOTS, 0, math.inf
+        self.num_slots, self.num_blocked, self.num_left = num_slots, 0, math.inf
         self.take_back_at: float | None = None
 
     @property
@@ -66,7 +72,7 @@ class Slot:
 
     @property
     def num_idle(self) -> int:
-        return SLOTS - min(SLOTS, self.load)
+        return self.num_slots - min(self.num_slots, self.load)
 
     def give(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
@@ -75,7 +81,7 @@ class Slot:
         self._start()
 
     def _start(self) -> None:
-        while self._waiting and len(self._running) < SLOTS and self.take_back_at is None:
+        while self._waiting and len(self._running) < self.num_slots and self.take_back_at is None:
             lease = self._waiting.pop(0)
             self._running[lease] = self._world.time
             self._begun.add(lease.number)
@@ -171,6 +177,51 @@ class InOrder(dict[Any, None]):
             self.pop(one, None)
 
 
+def start_threads(
+    process: Process,
+    name: str,
+    store: Any,
+    slot: Any,
+    events: Events,
+    listener: Listener | None = None,
+    poll: float = 1.0,
+) -> None:
+    """Start the threads of a worker with this slot in a simulated process."""
+    world = process.world
+    tasks: Any = {"task": SimpleNamespace(name="task", limit_seconds=None, retry_pause=None)}
+    leases = Leases(store, events)
+    slots: Any = Slots(slot)
+    exchanger = Exchanger(store, name, QueueOrder(["default"]), tasks, leases, events)
+    dispatcher = Dispatcher(slots, exchanger, events, prefetch=1, cancel_grace=5.0)
+    suspects = Suspects(exchanger, leases, dispatcher, is_isolated=False, is_patient=False)
+    receiver = Receiver(
+        exchanger, dispatcher, leases, suspects, events,
+        listener=listener, poll=poll, drained=None,
+    )  # fmt: skip
+    sender = OutcomeSender(exchanger, receiver)
+    leases._held = InOrder()  # type: ignore[assignment]
+    woken: list[Any] = [leases, receiver, sender]
+    for one in woken:
+        one._wake = Bell(world)
+
+    def notice() -> None:
+        receiver.notice()
+        sender.notice()
+
+    def dispatch() -> None:
+        while True:
+            dispatcher.step(notice)
+
+    process.start(receiver.run)
+    process.start(sender.run)
+    process.start(leases.run, dispatcher.lost, dispatcher.cancel, receiver.go_on)
+    process.start(dispatch)
+    if listener:
+        heard: Any = listener
+        heard._is_idle, heard._stopped = Bell(world), Bell(world)
+        process.start(listener.run, receiver)
+
+
 class Worker:
     """A process with the threads of a worker."""
 
@@ -179,35 +230,11 @@ class Worker:
         world = database.world
         self.process = process = Process(world)
         self.slot = Slot(database, history, process, children)
-        store: Any = Caller(database)
+        store = Caller(database)
         events = Events()
 
         def note(event: Event) -> None:
             history.add(*told(event, name, database.server))
-
-        events.subscribe(note, *TOLD)
-        tasks: Any = {"task": SimpleNamespace(name="task", limit_seconds=None, retry_pause=None)}
-        leases = Leases(store, events)
-        slots: Any = Slots(self.slot)
-        exchanger = Exchanger(store, name, QueueOrder(["default"]), tasks, leases, events)
-        dispatcher = Dispatcher(slots, exchanger, events, prefetch=1, cancel_grace=5.0)
-        suspects = Suspects(exchanger, leases, dispatcher, is_isolated=False, is_patient=False)
-        receiver = Receiver(
-            exchanger, dispatcher, leases, suspects, events, listener=None, poll=1.0, drained=None
-        )
-        sender = OutcomeSender(exchanger, receiver)
-        leases._held = InOrder()  # type: ignore[assignment]
-        threads: list[Any] = [leases, receiver, sender]
-        for one in threads:
-            one._wake = Bell(world)
-
-        def notice() -> None:
-            receiver.notice()
-            sender.notice()
-
-        def dispatch() -> None:
-            while True:
-                dispatcher.step(notice)
 
         def keep_house() -> None:
             while True:
@@ -217,10 +244,8 @@ class Worker:
                 except StoreError:
                     continue
 
-        process.start(receiver.run)
-        process.start(sender.run)
-        process.start(leases.run, dispatcher.lost, dispatcher.cancel, receiver.go_on)
-        process.start(dispatch)
+        events.subscribe(note, *TOLD)
+        start_threads(process, name, store, self.slot, events)
         process.start(keep_house)
 
     def kill(self) -> None:

@@ -116,5 +116,8 @@ class Bell:
                 waits, turn = self._waits, self._turn
                 self._world.after(0.0, lambda: self._wake(waits, turn), waits.process)
 
+    def is_set(self) -> bool:
+        return self._rings
+
     def clear(self) -> None:
         self._rings = False
