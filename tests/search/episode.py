@@ -23,12 +23,12 @@ from tests.search.world import Process, World
 from tests.stress.history import STEP, Asked, Fault, History, Ordered, check
 
 #: What happens to an episode; each has some of them.
-FAULTS = ("kill", "stop", "outage", "crash", "failover", "clock", "cancel")
+FAULTS = ("kill", "stop", "cut", "slow", "outage", "crash", "failover", "clock", "cancel")
 #: After these, two runs of a request may be at once; see docs/reliability.md.
 PARTING = ("stop", "crash", "failover", "clock")
 #: Seconds until all is calm, and those that all may take then.
 STORM, CALM = 120.0, 600.0
-CALLS = 4
+CALLS = 8
 TIMED: list[ModuleType] = [
     rowlease.clock, rowlease.client.sending, rowlease.worker.slots.dispatcher,
 ]  # fmt: skip
@@ -54,12 +54,15 @@ class Episode:
         self.seed = seed
         self.world = world = World(seed)
         self.draw = draw = world.draw
-        self.faults = draw.sample(FAULTS, draw.randint(0, len(FAULTS)))
+        # Of those that part leases from their workers, there are none in half of the episodes.
+        kinds = draw.choice([FAULTS, [kind for kind in FAULTS if kind not in PARTING]])
+        self.faults = draw.sample(kinds, draw.randint(0, len(kinds)))
         self.database = Database(world, bug)
         self.history = History(
             max_crashes=SETTINGS["max_crashes"], pays=lambda row: pays(row.number)
         )
         self.workers: list[Worker] = []
+        self.last: Worker | None = None
         self.standby: Disk | None = None
         self.producer = Process(world)
         self.has_produced = False
@@ -76,7 +79,9 @@ class Episode:
                 self.world.after(self.draw.uniform(0, 30), self.meddle)
             self.world.run(lambda: False, STORM)
             self.database.is_calm = True
-            self.database.ahead = 0.0
+            for worker in self.workers:
+                worker.slot.link.cut_until = 0.0
+            self.database.ahead = self.database.slow_until = 0.0
             self.world.run(self.is_done, CALM)
             for worker in self.workers:
                 worker.kill()
@@ -125,6 +130,9 @@ class Episode:
             return
         draw, database = self.draw, self.database
         worker = draw.choice(self.workers)
+        if draw.random() < 0.5 and self.last in self.workers:
+            worker = self.last  # one fault after another
+        self.last = worker
         match draw.choice(self.faults):
             case "kill":
                 worker.kill()
@@ -135,6 +143,12 @@ class Episode:
                 ends = self.world.time + draw.uniform(0, 70)
                 worker.process.goes_on_at = max(ends, worker.process.goes_on_at)
                 self.history.add(Fault("worker stopped"))
+            case "cut":
+                worker.slot.link.cut_until = self.world.time + draw.uniform(0, 60)
+                self.history.add(Fault("worker cut off"))
+            case "slow":
+                database.slow_until = self.world.time + draw.uniform(0, 60)
+                self.history.add(Fault("network slow"))
             case "outage":
                 database.down_until = self.world.time + draw.uniform(0, 60)
                 self.history.add(Fault("outage"))
@@ -155,4 +169,4 @@ class Episode:
                     id = draw.choice(waiting).id
                     database.act(lambda: database.disk.model.cancel([id]))
                     self.history.add(Ordered(id, "cancel"))
-        self.world.after(draw.uniform(0, 30), self.meddle)
+        self.world.after(draw.uniform(0, draw.choice([3, 30])), self.meddle)

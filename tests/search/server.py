@@ -63,6 +63,7 @@ class Database:
         bug: what it does wrong, or none.
         server: how many servers have been promoted.
         down_until: until when it answers nothing.
+        slow_until: until when many calls are late.
         is_calm: whether no call is lost or late any more.
     """
 
@@ -73,6 +74,7 @@ class Database:
         self.starts = 0
         self.ahead = 0.0
         self.down_until = 0.0
+        self.slow_until = 0.0
         self.is_calm = False
         #: The runners that run each request, and what more than one of them ran at once.
         self._runs: dict[int, list[object]] = {}
@@ -203,28 +205,45 @@ class Database:
         return answer
 
 
+@dataclass
+class Link:
+    """The way from a process to the server.
+
+    Attributes:
+        cut_until: until when nothing arrives, in either direction.
+    """
+
+    cut_until: float = 0.0
+
+
 class Caller:
     """The store of a process; its calls get lost, come late, or are not answered."""
 
     can_notify = False
 
-    def __init__(self, database: Database, timeout: float = 10.0) -> None:
+    def __init__(self, database: Database, link: Link | None = None, timeout: float = 10.0) -> None:
         self._database = database
         self._world = database.world
+        self._link = link or Link()
         self._timeout = timeout
 
     def within(self, timeout: timedelta) -> Caller:
-        return Caller(self._database, timeout.total_seconds())
+        return Caller(self._database, self._link, timeout.total_seconds())
 
     def _call(self, do: Callable[[], T], *, asynchronously: bool = False) -> T:
         world, database = self._world, self._database
         draw, starts = world.draw, database.starts
         world.sleep(draw.uniform(0, 0.02))
         fate = 1.0 if database.is_calm else draw.random()
+        if world.time < self._link.cut_until:
+            world.sleep(min(self._timeout, self._link.cut_until - world.time))
+            raise StoreTimeout
         if world.time < database.down_until or fate < 0.02:
             raise StoreUnavailable
-        late = draw.uniform(0, LATEST) if fate < 0.06 else None
-        if late is not None and late > self._timeout:
+        is_late = fate < 0.06 or (world.time < database.slow_until and fate > 0.5)
+        late = draw.uniform(0, LATEST) if is_late else 0.0
+        answer_late, late = (late, 0.0) if draw.random() < 0.5 else (0.0, late)
+        if late > self._timeout:
 
             def arrive() -> None:
                 if database.starts == starts:
@@ -233,15 +252,19 @@ class Caller:
             world.after(late, arrive)
             world.sleep(self._timeout)
             raise StoreTimeout
-        if late is not None:
-            world.sleep(late)
+        world.sleep(late)
         if fate < 0.09 or database.starts != starts:
             lost = StoreUnavailable()
             lost.maybe_done = True
             raise lost
         answer = database.act(do, asynchronously=asynchronously)
         starts = database.starts
-        world.sleep(draw.uniform(0, 0.02))
+        world.sleep(min(self._timeout, answer_late + draw.uniform(0, 0.02)))
+        if answer_late > self._timeout:
+            raise StoreTimeout
+        if world.time < self._link.cut_until:
+            world.sleep(min(self._timeout, self._link.cut_until - world.time))
+            raise StoreTimeout
         if fate < 0.14 or database.starts != starts or world.time < database.down_until:
             lost = StoreUnavailable()
             lost.maybe_done = True

@@ -21,12 +21,12 @@ from rowlease.worker.claims.receiver import OutcomeSender, Receiver
 from rowlease.worker.claims.suspects import Suspects
 from rowlease.worker.slots.dispatcher import Dispatcher
 from rowlease.worker.slots.slot import Death
-from tests.search.server import Caller, Database
+from tests.search.server import Caller, Database, Link
 from tests.search.world import Bell, Process
 from tests.stress.fault_tasks import TOLD, told
 from tests.stress.history import History, Report
 
-SLOTS = 2
+SLOTS = 4
 #: How tasks end that do not return.
 ENDINGS: list[Ending] = [
     Failure("x"),
@@ -53,6 +53,7 @@ class Slot:
     ) -> None:
         self._database, self._history, self._world = database, history, database.world
         self.tasks = Process(self._world) if has_children else parent
+        self.link = Link()
         self.bell = Bell(self._world)
         self._waiting: list[Lease] = []
         self._running: dict[Lease, float] = {}
@@ -90,11 +91,13 @@ class Slot:
     def _run(self, lease: Lease) -> None:
         world, draw, request = self._world, self._world.draw, lease.request
         self._database.begins(request, self)
-        world.sleep(draw.choice([0.01, 0.1, 1.0, 10.0, 40.0]) * draw.random())
+        world.sleep(draw.choice([0.01, 0.1, 1.0, 10.0, 40.0, 100.0]) * draw.random())
         ending: Ending = NOTHING
         if pays(self._database.disk.numbers.get(request.request_id)):
             try:
-                answer = Caller(self._database).pay(Held(request.request_id, request.lock_token))
+                answer = Caller(self._database, self.link).pay(
+                    Held(request.request_id, request.lock_token)
+                )
             except StoreError:
                 ending = Failure("unknown")
             else:
@@ -230,7 +233,7 @@ class Worker:
         world = database.world
         self.process = process = Process(world)
         self.slot = Slot(database, history, process, children)
-        store = Caller(database)
+        store = Caller(database, self.slot.link)
         events = Events()
 
         def note(event: Event) -> None:
