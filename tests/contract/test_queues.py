@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from rowlease.errors import InvalidRequest, StoreConflict
@@ -193,14 +194,33 @@ def test_a_queue_is_not_deleted_while_an_enqueue_is_not_committed(
         web.delete_queue("web")
 
 
+#: Calls after which something would be in a queue that is gone.
+INTO_A_QUEUE: dict[str, Callable[[Session, str], Any]] = {
+    "enqueue": lambda s, queue: s.put(queue=queue),
+    "enqueue many": lambda s, queue: s.put(2, queue),
+    "enqueue a key": lambda s, queue: s.put(queue=queue, dedup_key="k"),
+    "insert into the inbox": lambda s, queue: s.execute(
+        "insert into rowlease.inbox (queue_name, kind) values (%s, 'a')", (queue,)
+    ),
+    "put a schedule": lambda s, queue: s.put_schedule("nightly", "0 3 * * *", "k", queue=queue),
+    "begin a load": lambda s, queue: s.begun(f"into {queue}", queue=queue),
+}
+
+
 @pytest.mark.only_on("postgresql", why="there alone a reader of settings can be waited for")
-def test_an_enqueue_waits_for_a_delete_and_then_finds_no_queue(
-    web: Session, another: Callable[[], Session]
+@pytest.mark.parametrize("capacity", [7, None])
+@pytest.mark.parametrize("name", INTO_A_QUEUE)
+def test_a_call_waits_for_a_delete_and_then_finds_no_queue(
+    web: Session, another: Callable[[], Session], name: str, capacity: int | None
 ) -> None:
-    producer = another()
+    web.configure_queue("web", capacity=capacity)
+    caller = another()
+    INTO_A_QUEUE[name](caller, "default")  # the first call of a session waits where it is compiled
+    before = web.everything()
     web.begin()
     web.delete_queue("web")
-    enqueued = producer.waiting(lambda: producer.put(queue="web"))
+    call = caller.waiting(lambda: INTO_A_QUEUE[name](caller, "web"))
     web.commit()
-    with pytest.raises(InvalidRequest, match="does not exist"):
-        enqueued.result()
+    with pytest.raises((InvalidRequest, psycopg.Error), match="does not exist"):
+        call.result()
+    assert web.everything() == before

@@ -3,9 +3,11 @@
 -- returns:  rowlease.queue_settings
 -- errors:   RL002 unknown queue
 -- locks:    none
--- why:      queues are created explicitly, so a misspelt name is an error everywhere.
+-- why:      queues are created explicitly, so a misspelt name is an error everywhere. It is volatile:
+--           a stable function has the snapshot of its caller, which is older than a wait for
+--           delete_queue, and would still find the queue.
 create or replace function rowlease_internal.check_queue(p_queue_name text) returns rowlease.queue_settings
-language plpgsql stable
+language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
