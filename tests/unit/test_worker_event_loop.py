@@ -140,6 +140,13 @@ def slots(emitted: list[Event]) -> Iterator[EventLoop]:
         slots.start(cancelled=lambda: False)
         stack.callback(gate.opened.set)
         yield slots
+    # A thread that begins late would count at the gate of the next test.
+    for thread in task_threads():
+        thread.join(PATIENCE)
+
+
+def task_threads() -> list[Thread]:
+    return [each for each in threading.enumerate() if each.name == "rowlease-task"]
 
 
 def ended(slots: EventLoop, count: int) -> list[Ended[Any]]:
@@ -236,6 +243,14 @@ def test_threads_are_used_again(slots: EventLoop) -> None:
         slots.give([lease("block")])
         ended(slots, 1)
     assert len(set(gate.threads)) == 1
+
+
+def test_a_thread_that_outlives_the_event_loop_ends_with_its_function(slots: EventLoop) -> None:
+    slots.give([lease("block")])
+    until(lambda: gate.waiting)
+    slots.close()
+    gate.opened.set()
+    until(lambda: not task_threads())
 
 
 def test_the_answer_of_a_thread_that_was_given_up_is_dropped(

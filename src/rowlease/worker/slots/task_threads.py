@@ -30,6 +30,7 @@ class TaskThreads:
 
     def __init__(self) -> None:
         self._free: list[SimpleQueue[ThreadCall | None]] = []
+        self._is_closed = False
 
     async def attempt(
         self, task: Task[..., Any], request: Context, payload: str, expire: Callable[[], object]
@@ -64,9 +65,11 @@ class TaskThreads:
                 timer.cancel()
 
     def close(self) -> None:
-        """End the threads that run nothing."""
-        while self._free:
-            self._free.pop().put(None)
+        """End the threads that run nothing, and each other one when its function returns."""
+        self._is_closed = True
+        with suppress(IndexError):  # such a thread calls this, too
+            while True:
+                self._free.pop().put(None)
 
     def _start(self, call: ThreadCall) -> None:
         if self._free:
@@ -81,6 +84,8 @@ class TaskThreads:
         while call := calls.get():
             settle = call()
             self._free.append(calls)  # first: the next request may come at once
+            if self._is_closed:
+                self.close()
             with suppress(RuntimeError):  # the event loop ended before this thread
                 settle()
 
