@@ -41,7 +41,7 @@ PYTEST := $(PYTHON) -m pytest --numprocesses logical --dist loadfile
 # No process, no JVM: what is to be had in a minute.
 FAST := tests/unit tests/tsql $(wildcard tests/contract/test_[1-8]_*.py) tests/contract/test_dedup.py
 # What has a long form, and how long it is.
-BOUNDED := tests/stress tests/contract/test_model.py tests/contract/test_interleavings.py tests/contract/test_batch_ends.py \
+BOUNDED := tests/stress tests/contract/test_model.py tests/contract/test_interleavings.py tests/contract/test_all_pairs.py tests/contract/test_batch_ends.py \
   tests/contract/test_10_speed.py \
   tests/acceptance/test_silent_clients.py tests/acceptance/test_deadlines_sqlserver.py \
   tests/acceptance/test_web_frameworks.py tests/spark/test_cancelled.py

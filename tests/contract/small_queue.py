@@ -80,9 +80,17 @@ class Model:
     #: How many may start in ten seconds, and when each claim has started how many.
     rate: int | None = None
     starts: list[tuple[datetime, int]] = field(default_factory=list)
+    #: The ids of rows that another transaction has locked, for calls that skip these.
+    locked: frozenset[Any] = frozenset()
+    #: Those that a claim passes over.
+    passed: frozenset[Any] = frozenset()
 
     def of(self, *statuses: str) -> list[Request]:
         return [r for r in self.requests.values() if r.status in statuses]
+
+    def free(self, status: str) -> list[Request]:
+        """Those that nobody has locked."""
+        return [r for r in self.of(status) if r.id not in self.locked]
 
     def live(self, dedup: str | None) -> Request | None:
         """The one request that has this key."""
@@ -139,10 +147,10 @@ class Model:
     # -- the clock
 
     def housekeeping(self) -> None:
-        for r in self.of("Processing"):
+        for r in self.free("Processing"):
             if r.expires is not None and r.expires <= self.now:
                 self.crash(r)
-        for r in self.of("Scheduled"):
+        for r in self.free("Scheduled"):
             if r.due <= self.now:
                 r.status = "Pending"
 
@@ -179,7 +187,7 @@ class Model:
             recent = sum(number for at, number in self.starts if at > begin)
             limit = min(limit, slots, self.rate - recent)
         order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
-        return [r for r in order if self.first(r)][:limit]
+        return [r for r in order if self.first(r) and r.id not in self.passed][:limit]
 
     def lease(self, r: Request, token: int, starts: bool) -> None:
         r.status, r.expires, r.started = "Processing", self.now + LEASE, starts
