@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, settings
 
 from rowlease.store import Store, migrate, open_store
 from tests import machine
-from tests.servers import embedded_server
+from tests.servers import embedded_server, memory_or_disk
 from tests.turns import Turns, longest_first
 
 #: No test fails because the machine is busy: an example may take as long as it takes.
@@ -48,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
         links = tempfile.TemporaryDirectory(prefix="rowlease-bare-")
         config.add_cleanup(links.cleanup)
         machine.hide(Path(links.name))
+    # pytest makes `tmp_path` there: dozens of tests copy a server's folder of 1,300 files.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory_or_disk()))
     # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

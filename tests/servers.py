@@ -1,7 +1,8 @@
-"""The embedded server of a test run, in memory where there is room."""
+"""The embedded server of a test run, and where files of tests are: in memory if there is room."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -22,7 +23,7 @@ MEMORY = Path("/dev/shm")
 #: With the second of the embedded server, an idle server of a run takes 2 % of a core.
 SETTINGS = {**UNSAFE_BUT_FAST, "autovacuum_naptime": "1min"}
 #: Bytes that must be free there. The tests of speed fill a few tables with a million rows each.
-ROOM = 6 * 2**30
+ROOM = 8 * 2**30
 PREFIX = "rowlease-tests-"
 #: Seconds for a server without users to stop, on a busy machine.
 PATIENCE = 60.0
@@ -31,8 +32,7 @@ PATIENCE = 60.0
 @contextmanager
 def embedded_server() -> Iterator[str]:
     """A server without durability; its folder is removed afterwards."""
-    in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
-    parent = MEMORY if in_memory else Path(tempfile.gettempdir())
+    parent = memory_or_disk()
     remove_left(parent)
     home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{getpid()}-", dir=parent))
     try:
@@ -44,6 +44,14 @@ def embedded_server() -> Iterator[str]:
         while is_running(home) and time.monotonic() < deadline:
             time.sleep(0.05)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def memory_or_disk() -> Path:
+    """The folder for the files of tests: in memory, if there is room and programs can be run."""
+    has_room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM
+    if has_room and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return MEMORY
+    return Path(tempfile.gettempdir())
 
 
 def remove_left(parent: Path) -> None:

@@ -44,7 +44,12 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
 
-FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+FAST = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "dynamic_shared_memory_type": "mmap",  # a killed server leaves it in its folder
+}
 DATA = "postgresql-18"
 PATIENCE = 60.0  # seconds; only a failing test waits that long
 SOURCE = str(Path(rowlease.__file__).parents[1])

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from rowlease.spark.java import java_home
 from tests.spark.jvm import LEAN, worker_path
 
 #: Seconds for anything that Spark does.
 PATIENCE = 90.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
+#: For a driver, instead of a URL: a standalone cluster in its own JVM.
+STANDALONE = "standalone"
 
 
 class Driver:
@@ -145,58 +143,24 @@ def driver(master: str, folder: Path, **settings: str) -> Iterator[Driver]:
         made.close()
 
 
-@contextmanager
-def standalone(folder: Path, cores: int) -> Iterator[str]:
-    """A master and one worker with so many cores, on free ports of this machine; gives its URL."""
-    ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    size = ("--cores", str(cores), "--memory", "600m", "--work-dir", str(folder / "work"))
-    with daemon(folder / "master", "org.apache.spark.deploy.master.Master", *ports):
-        url = found(folder / "master" / "log", r"Starting Spark master at (spark://\S+)")
-        with daemon(folder / "worker", "org.apache.spark.deploy.worker.Worker", *ports, *size, url):
-            found(folder / "worker" / "log", r"(Successfully registered with master)")
-            yield url
+def standalone(gateway: Any, folder: Path) -> str:
+    """Start a master and two workers in the JVM of a driver; return the master's URL.
 
-
-@contextmanager
-def daemon(folder: Path, *command: str) -> Iterator[None]:
-    """One of Spark's own programs, out of the jars that PySpark brings."""
-    folder.mkdir(parents=True)
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    (home, *_) = spec.submodule_search_locations
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(Path(home, "bin", "spark-class")), *command],
-            env={
-                **os.environ,
-                "JAVA_HOME": str(java_home()),
-                "SPARK_DAEMON_MEMORY": "256m",
-                "SPARK_DAEMON_JAVA_OPTS": LEAN,
-                "SPARK_LOCAL_IP": "127.0.0.1",
-            },
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+    Executors are processes of their own. Spark takes the workers for two hosts, because a copy of a
+    task never runs on the host of the task.
+    """
+    deploy = gateway.jvm.org.apache.spark.deploy
+    conf, none = gateway.jvm.org.apache.spark.SparkConf(), gateway.jvm.scala.Option.empty()
+    conf.set("spark.master.rest.enabled", "false")
+    started = deploy.master.Master.startRpcEnvAndEndpoint("127.0.0.1", 0, 0, conf)
+    masters = gateway.new_array(gateway.jvm.java.lang.String, 1)
+    masters[0] = f"spark://127.0.0.1:{started._1().address().port()}"
+    for host in ("127.0.0.1", "127.0.0.2"):
+        work = str(folder / host)
+        deploy.worker.Worker.startRpcEnvAndEndpoint(
+            host, 0, 0, 8, 8192, masters, work, none, conf, none
         )
-    try:
-        yield
-    finally:
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-        for each in children:
-            if each.is_running():
-                each.kill()
-
-
-def found(log: Path, pattern: str) -> str:
-    """The match in a program's log, once it is there."""
-    until(lambda: re.search(pattern, log.read_text(errors="replace")), f"{pattern} in {log}")
-    match = re.search(pattern, log.read_text(errors="replace"))
-    assert match
-    return match[1]
+    return str(masters[0])
 
 
 def until(condition: Callable[[], Any], what: str) -> None:

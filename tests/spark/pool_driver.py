@@ -12,16 +12,18 @@ import json
 import os
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from rowlease import task
+from tests.spark.clusters import STANDALONE, standalone
 
 DURATIONS = ("duration", "lease", "grace")
 
 
 def serve(settings: dict[str, str]) -> None:
     """One line of JSON in for each pool or load, one out."""
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from rowlease.errors import RowleaseError
@@ -33,8 +35,13 @@ def serve(settings: dict[str, str]) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     sys.path.append(os.environ["ONLY_ON_THE_DRIVER"])
     conf = SparkConf(loadDefaults=False)
+    master = settings.pop("spark.master")
     for key, value in {**driver_settings(drivers_for(None)), **settings}.items():
         conf.set(key, value)
+    if master == STANDALONE:
+        SparkContext._ensure_initialized(conf=conf)
+        master = standalone(SparkContext._gateway, Path(os.environ["SPARK_LOCAL_DIRS"]))
+    conf.setMaster(master)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     answer({"port": spark.conf.get("spark.driver.port")})
     for line in sys.stdin:

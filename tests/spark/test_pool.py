@@ -19,7 +19,7 @@ from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.model import NewRequest
 from rowlease.store import Store
-from tests.spark.clusters import Driver, driver, standalone, until
+from tests.spark.clusters import STANDALONE, Driver, driver, until
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 TASKS = "tests.spark.pool_tasks"
@@ -38,7 +38,8 @@ def two_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 def one_executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """A driver with one executor of two cores, on a standalone cluster."""
     folder = tmp_path_factory.mktemp("standalone")
-    with standalone(folder, cores=2) as url, driver(url, folder / "driver") as made:
+    cores = {"spark.executor.cores": "2", "spark.cores.max": "2"}
+    with driver(STANDALONE, folder, **cores) as made:
         yield made
 
 

@@ -31,6 +31,7 @@ SETTINGS = {
     "max_connections": "200",
     "wal_keep_size": "1GB",
     "autovacuum_naptime": "1s",
+    "dynamic_shared_memory_type": "mmap",  # a killed server leaves it in its folder
 }
 #: Starts processes in milliseconds: one that has imported what they need is forked.
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -2,9 +2,8 @@
 
     python -m tests.stress.spark_driver FOLDER [spark://HOST:PORT]
 
-Without a master it starts one, with two workers that Spark takes for two hosts, because a copy of a
-task never runs on the host of the task. It reads loads from its standard input, a line of JSON
-each, and answers with one.
+Without a master it starts one, with two workers. It reads loads from its standard input, a line of
+JSON each, and answers with one.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlease.errors import ConfigError
+from tests.spark.clusters import standalone
 from tests.spark.jvm import LEAN
 
 SETTINGS = {
@@ -66,25 +66,9 @@ def session(folder: Path, master: str | None) -> tuple[Any, str]:
     conf.set("spark.eventLog.dir", log.as_uri())
     SparkContext._ensure_initialized(conf=conf)
     if master is None:
-        master = cluster(SparkContext._gateway, folder)
+        master = standalone(SparkContext._gateway, folder)
     conf.setMaster(master)
     return SparkSession.builder.config(conf=conf).getOrCreate(), master
-
-
-def cluster(gateway: Any, folder: Path) -> str:
-    """A master and two workers in this driver's JVM; executors are processes of their own."""
-    deploy = gateway.jvm.org.apache.spark.deploy
-    conf, none = gateway.jvm.org.apache.spark.SparkConf(), gateway.jvm.scala.Option.empty()
-    conf.set("spark.master.rest.enabled", "false")
-    started = deploy.master.Master.startRpcEnvAndEndpoint("127.0.0.1", 0, 0, conf)
-    masters = gateway.new_array(gateway.jvm.java.lang.String, 1)
-    masters[0] = f"spark://127.0.0.1:{started._1().address().port()}"
-    for host in ("127.0.0.1", "127.0.0.2"):
-        work = str(folder / host)
-        deploy.worker.Worker.startRpcEnvAndEndpoint(
-            host, 0, 0, 8, 8192, masters, work, none, conf, none
-        )
-    return str(masters[0])
 
 
 def frame(spark: Any, load: dict[str, Any]) -> Any:
