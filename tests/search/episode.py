@@ -26,8 +26,8 @@ from tests.stress.history import STEP, Asked, Fault, History, Ordered, check
 FAULTS = ("kill", "stop", "cut", "slow", "outage", "crash", "failover", "clock", "cancel")
 #: After these, two runs of a request may be at once; see docs/reliability.md.
 PARTING = ("stop", "crash", "failover", "clock")
-#: Seconds until all is calm, and those that all may take then.
-STORM, CALM = 120.0, 600.0
+#: Seconds until all is calm, and those that all may take then: suspects wait for 5 minutes.
+STORM, CALM = 120.0, 1800.0
 CALLS = 8
 TIMED: list[ModuleType] = [
     rowlease.clock, rowlease.client.sending, rowlease.worker.slots.dispatcher,
