@@ -41,6 +41,7 @@ class Gate:
         self.opened = threading.Event()
         self.waiting = 0
         self.threads: list[int] = []
+        self.of_other_tests: list[Thread] = []
         self.counted = 0
         self.counted_before_cancel = 0
         self.act: Callable[[], object] = lambda: None
@@ -131,6 +132,7 @@ def emitted() -> list[Event]:
 def slots(emitted: list[Event]) -> Iterator[EventLoop]:
     global gate
     gate = Gate()
+    gate.of_other_tests = task_threads()
     events = Events()
     events.subscribe(emitted.append)
     with (
@@ -141,12 +143,17 @@ def slots(emitted: list[Event]) -> Iterator[EventLoop]:
         stack.callback(gate.opened.set)
         yield slots
     # A thread that begins late would count at the gate of the next test.
-    for thread in task_threads():
+    for thread in own_threads():
         thread.join(PATIENCE)
 
 
 def task_threads() -> list[Thread]:
     return [each for each in threading.enumerate() if each.name == "rowlease-task"]
+
+
+def own_threads() -> list[Thread]:
+    """Without those that a test of another module has given up, which may last for long."""
+    return [each for each in task_threads() if each not in gate.of_other_tests]
 
 
 def ended(slots: EventLoop, count: int) -> list[Ended[Any]]:
@@ -250,7 +257,7 @@ def test_a_thread_that_outlives_the_event_loop_ends_with_its_function(slots: Eve
     until(lambda: gate.waiting)
     slots.close()
     gate.opened.set()
-    until(lambda: not task_threads())
+    until(lambda: not own_threads())
 
 
 def test_the_answer_of_a_thread_that_was_given_up_is_dropped(
