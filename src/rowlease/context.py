@@ -29,6 +29,7 @@ class SharedByTasks(Protocol):
     def client(self) -> Client: ...
     @property
     def async_client(self) -> AsyncClient: ...
+    def check_fork(self) -> None: ...
 
 
 class ExecutorLink(Protocol):
@@ -222,13 +223,15 @@ class Context:
             LeaseLost: another worker may own the request, or the request was already completed.
                 Roll back.
             ValueError: the result cannot be written as JSON, or is too large.
-            ConfigError: the connection is in autocommit mode, or its type is not supported.
+            ConfigError: the connection is in autocommit mode, or its type is not supported; or the
+                task has forked this process.
             Exceptions of the library.
         """
         from rowlease.store.completion import complete
 
         text = encode_result(result, f"request {self.request_id}")
         successor = successor_of(self._request.payload, self._request.headers, text)
+        self._link.shared.check_fork()
         self.has_reported = True
         return complete(connection, Held(self.request_id, self.lock_token), text, successor)
 
@@ -254,6 +257,7 @@ class Context:
         """
         from rowlease.store.completion import snooze
 
+        self._link.shared.check_fork()
         self.has_reported = True
         return snooze(connection, Held(self.request_id, self.lock_token), after, reason)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -65,6 +66,19 @@ class Shared:
         self._dsn = dsn
         self._values: list[Any] = []
         self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    def check_fork(self) -> None:
+        """Refuse a report from a process that a task has forked: the worker would not learn of it.
+
+        Raises:
+            ConfigError: this is such a process.
+        """
+        if os.getpid() != self._pid:
+            raise ConfigError(
+                "call complete() and snooze() in the process in which the worker runs the task; a "
+                "process that the task has forked can return a value to the task"
+            )
 
     def state(self, kind: type[T]) -> T:
         """See `Context.state`."""

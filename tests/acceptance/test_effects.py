@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 
 from rowlease import LeaseLost, RowleaseError, current
+from rowlease.errors import ConfigError
 from rowlease.events import Events, Finished, Renewed, Started
 from rowlease.model import NewRequest
 from rowlease.store import Store
@@ -124,6 +126,30 @@ def test_under_drain_a_return_without_a_commit_is_a_failure(
     with pytest.raises(RowleaseError, match="was not committed"):
         drain(store, [forgets])
     assert state(sql) == ("Failed", None, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.parametrize("call", ["complete", "snooze"])
+def test_a_process_that_a_task_forks_may_not_report(
+    call: str, dsn: str, store: Store, sql: Sql
+) -> None:
+    """The worker would not learn of it, and complete a request whose effects may be lost."""
+
+    @task
+    def forks() -> None:
+        arguments = [] if call == "complete" else [timedelta(minutes=1)]
+        if child := os.fork():
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            return
+        with suppress(BaseException), psycopg.connect(dsn) as connection:
+            with pytest.raises(ConfigError, match="process in which the worker runs the task"):
+                getattr(current(), call)(connection, *arguments)
+            os._exit(7)
+        os._exit(0)
+
+    put(store, "forks")
+    drain(store, [forks])
+    assert state(sql) == ("Complete", None, 0)
 
 
 def test_under_drain_a_lost_lease_is_raised(dsn: str, store: Store, sql: Sql) -> None:
