@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rowlease.errors import InvalidRequest, RoutineError
-from rowlease.model import LeasedRequest, Outcome, SharedKind
+from rowlease.model import LeasedRequest, NewRequest, Outcome, SharedKind
 from tests.contract import sessions
 from tests.contract.sessions import Clock, Session
 
@@ -288,6 +288,25 @@ def test_its_group_waits_for_it_unless_it_is_a_dead_letter(
     assert [one.request_id for one in held] == [first]
     decline(store, held)
     assert [one.request_id for one in store.claim("one", 2)] == ([] if seconds else [second])
+
+
+@pytest.mark.parametrize("how", ["complete", "remove by hand"])
+def test_a_request_that_waited_for_its_group_is_not_taken_for_a_declined_one(
+    store: Session, clock: Clock, how: str
+) -> None:
+    beat(store, "two", kinds=["new"])
+    requests = [NewRequest(kind="new", group_key="g", delay=delay) for delay in (None, LONG)]
+    first, second = (one.request_id for one in store.enqueue_many("default", requests))
+    held = store.claim("two", 2)
+    assert [one.request_id for one in held] == [first]
+    if how == "complete":
+        store.complete(held)
+    else:
+        store.remove("queue", request_id=first)
+        store.recount()
+    assert store.claim("two", 2) == []
+    clock.advance(LONG)
+    assert [one.request_id for one in store.claim("two", 2)] == [second]
 
 
 def test_sleepers_hear_when_to_look(store: Session, another: Callable[[], Session]) -> None:

@@ -6,7 +6,8 @@
 -- locks:    one waiting row of queue per group, exclusive, in request order
 -- why:      called when a request of a group is finished. The next request was not in the index
 --           that claims use, and enters it now, perhaps below a floor; so it is marked as
---           returned. It is locked before it is read, because a claim may be blocking it
+--           returned. If it is Scheduled, it is not marked, because that would mean that it was
+--           declined. It is locked before it is read, because a claim may be blocking it
 --           concurrently (block_groups). If it was cancelled meanwhile, the request after it is
 --           tried.
 create or replace function rowlease_internal.unblock_groups(
@@ -40,7 +41,8 @@ begin
        order by h.request_id
          for no key update of q),
     unblocked as (
-      update rowlease.queue q set group_blocked = false, returned = true
+      update rowlease.queue q
+         set group_blocked = false, returned = q.returned or q.status = 'Pending'
         from held h
        where q.request_id = any(array[h.request_id]) and h.group_blocked
       returning q.queue_name, q.status)

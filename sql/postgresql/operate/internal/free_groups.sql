@@ -27,7 +27,8 @@ begin
       select q.request_id from first f join rowlease.queue q on q.request_id = any(array[f.request_id])
        where f.group_blocked and q.group_blocked
          for no key update of q skip locked)
-    update rowlease.queue q set group_blocked = false, returned = true
+    update rowlease.queue q
+       set group_blocked = false, returned = q.returned or q.status = 'Pending'
       from held h
      where q.request_id = any(array[h.request_id]) and q.group_blocked
     returning q.queue_name, q.priority

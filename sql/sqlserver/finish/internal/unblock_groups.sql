@@ -25,7 +25,7 @@ select h.RequestId
       and q.GroupKey is not null and q.Status <> 'Failed'
     order by q.RequestId) as h
  where h.GroupBlocked = 1;
-update q set GroupBlocked = 0, Returned = 1
+update q set GroupBlocked = 0, Returned = case when q.Status = 'Pending' then 1 else q.Returned end
   from @head as h
  inner join rowlease.Queue as q with (index (queue_pkey), forceseek, rowlock)
          on q.RequestId = h.RequestId

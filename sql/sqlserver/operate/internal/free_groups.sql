@@ -19,7 +19,8 @@ select f.RequestId
  where f.turn = 1 and f.GroupBlocked = 1;
 if @@rowcount = 0
   return;
-update rowlease.Queue set GroupBlocked = 0, Returned = 1
+update rowlease.Queue
+   set GroupBlocked = 0, Returned = case when Queue.Status = 'Pending' then 1 else Queue.Returned end
 output inserted.RequestId, inserted.Priority, inserted.QueueName
   into @freed (RequestId, Priority, QueueName)
   from @first as f
