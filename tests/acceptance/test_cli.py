@@ -330,7 +330,7 @@ def test_a_dsn_file_keeps_the_password_out_of_the_arguments(
 
 def test_an_empty_dsn_is_not_taken_for_the_embedded_server(run: Run, tmp_path: Path) -> None:
     """As in `--dsn "$UNSET"`."""
-    refused(run("depth", "--dsn", ""), 2, r"--dsn is empty")
+    refused(run("depth", "--dsn", ""), 2, r"the DSN is empty")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -578,6 +578,23 @@ def test_tasks_of_the_main_script_can_be_run(dsn: str, tmp_path: Path, store: St
     assert ended.stdout.startswith("1 finished"), ended.stderr
 
 
+def test_a_script_that_starts_a_worker_in_its_children_is_told_so(
+    dsn: str, tmp_path: Path, store: Store
+) -> None:
+    script = tmp_path / "app.py"
+    script.write_text(
+        "import sys\nfrom rowlease import Worker, task\n"
+        "@task\ndef ping(): pass\n"
+        "Worker(sys.argv[1], [ping], burst=True, concurrency=1).run()\n"
+    )
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), dsn]
+    ended = subprocess.run(command, capture_output=True, text=True, env=path)
+    assert ended.returncode == 1
+    assert "begin what only the program itself must do with `if __name__" in ended.stderr
+    assert "ModuleNotFoundError" not in ended.stderr
+
+
 def test_a_registry_is_accepted(store: Store) -> None:
     assert (
         Worker(store, Registry([act]), burst=True, concurrency=1, events=Events()).run().claimed

@@ -368,6 +368,15 @@ def test_a_connection_of_another_kind_is_refused(connection: Any) -> None:
         store.enqueue_many("default", [], connection=connection)
 
 
+def test_none_is_not_bound() -> None:
+    """The enqueue would be in no transaction of the caller, and outlive a rollback."""
+    with (
+        Client.over(open_store("postgresql://nobody@localhost/nowhere")) as client,
+        pytest.raises(ConfigError, match="connection is None"),
+    ):
+        client.bind(None)
+
+
 @pytest.mark.parametrize("dsn", [3, b"postgresql://", ["x"], plain])
 def test_a_dsn_is_text(dsn: Any) -> None:
     with pytest.raises(ConfigError, match=r"^dsn is .*; it must be a string"), Client(dsn):

@@ -56,6 +56,12 @@ def test_an_empty_variable_is_as_good_as_none(
     assert configured_dsn() is None
 
 
+@pytest.mark.parametrize("dsn", ["", " "])
+def test_an_empty_argument_is_not_the_embedded_server(dsn: str) -> None:
+    with pytest.raises(ConfigError, match="the DSN is empty"):
+        configured_dsn(dsn)
+
+
 @pytest.mark.parametrize("content", [None, b"", b" \n\n", b"\xff\xfe\x00"])
 def test_a_file_that_is_missing_empty_or_no_text_is_named(
     content: bytes | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -37,19 +37,11 @@ def time_of(_context: click.Context, _param: click.Parameter, text: str | None) 
         raise click.BadParameter(str(error)) from None
 
 
-def named_database(_context: click.Context, _param: click.Parameter, dsn: str | None) -> str | None:
-    """Refuse an empty DSN, such as `--dsn "$UNSET"`, which would mean the embedded server."""
-    if dsn is not None and not dsn.strip():
-        raise ConfigError("--dsn is empty; write postgresql://user:password@host:port/database")
-    return dsn
-
-
 def dsn_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--dsn",
         envvar="ROWLEASE_DSN",
         metavar="URL",
-        callback=named_database,
         help="postgresql://user:password@host:port/database. Other users of this machine can see "
         "arguments, so set a DSN with a password in ROWLEASE_DSN, or in a file that "
         "ROWLEASE_DSN_FILE names. Default: a PostgreSQL server that rowlease starts and stops.",

@@ -19,7 +19,7 @@ from rowlease.client.handle import Handle
 from rowlease.client.operations import Requests
 from rowlease.client.queues import Queues
 from rowlease.client.sending import RETRY_FOR, Sending
-from rowlease.errors import InvalidRequest
+from rowlease.errors import ConfigError, InvalidRequest
 from rowlease.filters.filter import Filter
 from rowlease.model import Found, check_type
 from rowlease.store import Store
@@ -324,7 +324,12 @@ class Client(Producer):
         Args:
             connection: your psycopg, psycopg2, Django or pyodbc connection, or your SQLAlchemy
                 Connection or Session.
+
+        Raises:
+            ConfigError: connection is None.
         """
+        if connection is None:  # the store would enqueue in a transaction of its own
+            raise ConfigError("connection is None; give the connection of your transaction")
         return BoundProducer(self.store, connection)
 
     def _send(self, call: EnqueueCall[R]) -> list[Handle[R]]:

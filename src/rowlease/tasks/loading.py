@@ -21,6 +21,8 @@ from rowlease.tasks.task import Registry, Task
 #: The place of a task, for child processes: the module of its function ("" means the script), the
 #: qualified name of the function in the module, and the name of the task.
 Place = tuple[str, str, str]
+#: The `__name__` of the script in a child process.
+IN_CHILD = "__rowlease_main__"
 #: The forms in which a caller may give tasks: a path for `load_tasks`, one or several tasks, or a
 #: registry.
 Tasks = str | Task[..., Any] | Iterable[Task[..., Any]] | Registry
@@ -159,7 +161,8 @@ def set_up(tasks: Registry) -> dict[str, Any]:
     """The message that tells a child process how to import these tasks.
 
     Raises:
-        ConfigError: another process cannot import a task.
+        ConfigError: another process cannot import a task, or this process is a child that has come
+            here because the script starts a worker when it is imported.
     """
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -171,6 +174,11 @@ def set_up(tasks: Registry) -> dict[str, Any]:
             module = spec.name
         elif module == "__main__":
             module, script = "", file
+        elif module == IN_CHILD:
+            raise ConfigError(
+                "the script starts a worker whenever it is imported, as each child process does; "
+                'begin what only the program itself must do with `if __name__ == "__main__":`'
+            )
         if "<" in qualname or (not module and not script):
             raise ConfigError(
                 f"task {each.name} ({qualname}) cannot be imported by child processes; "
@@ -206,7 +214,7 @@ def load_places(places: Iterable[Place], script: str | None = None) -> list[Task
         script: the file of the script that the module "" means; None if no place is in a script.
     """
     # Run the script under another name than __main__, as multiprocessing does.
-    in_script = runpy.run_path(script, run_name="__rowlease_main__") if script else {}
+    in_script = runpy.run_path(script, run_name=IN_CHILD) if script else {}
     tasks: list[Task[..., Any]] = []
     for module, qualname, name in places:
         first, *rest = qualname.split(".")
