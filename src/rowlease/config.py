@@ -122,7 +122,7 @@ def configured_dsn(given: str | None = None) -> str | None:
     that ROWLEASE_DSN_FILE names (for mounted secrets); `dsn` or `dsn_file` in the settings file.
 
     Raises:
-        ConfigError: `given` is not a string or is empty, or a file cannot be read or is empty.
+        ConfigError: `given` is empty, or a file cannot be read or is empty.
     """
     found = dsn_with_place(given)
     return None if found is None else found.value
@@ -130,13 +130,11 @@ def configured_dsn(given: str | None = None) -> str | None:
 
 def dsn_with_place(given: str | None = None) -> Dsn | None:
     """The same as `configured_dsn`, with the place that the DSN comes from."""
-    if not isinstance(given, str | None):
-        raise ConfigError(
-            f"dsn is {given!r}; it must be a string such as postgresql://user@host/database"
-        )
     if given is not None:
-        if not given.strip():  # such as --dsn "$UNSET": not the embedded server
-            raise ConfigError("the DSN is empty; write postgresql://user:password@host:port/database")
+        if isinstance(given, str) and not given.strip():  # as in --dsn "$UNSET"
+            raise ConfigError(
+                "the DSN is empty; write postgresql://user:password@host:port/database"
+            )
         return Dsn(given, "argument")
     if given := os.environ.get(DSN_VARIABLE):
         return Dsn(given, f"environment variable {DSN_VARIABLE}")

@@ -228,6 +228,8 @@ class AccessDenied(StoreError):
 class RoutineError(StoreError):
     """A routine refused its arguments."""
 
+    exit_code = 2
+
 
 class Retry(Exception):
     """A task raises this to try the request again later.

@@ -605,6 +605,18 @@ def test_a_reader_that_has_gone_is_no_reason_for_a_traceback(database: str, tmp_
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_full_disk_is_one_sentence(database: str, tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-m", "rowlease", "depth", "--json"],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=environment_of(tmp_path, {"ROWLEASE_DSN": database}),
+        )
+    assert (done.returncode, done.stderr) == (1, b"Error: [Errno 28] No space left on device\n")
+
+
 # -- Ctrl-C ------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,9 @@ def test_a_part_may_take_its_time_before_it_is_committed(dsn: str, store: Store,
     assert done == Promoted(Outcome.OK, 3, 3, 0)
 
 
+NO_JSON = "nothing was enqueued: a payload or a row's headers are not JSON$"
+
+
 def test_an_error_of_a_task_ends_the_job_with_its_sentence(spark: Any, dsn: str, sql: Sql) -> None:
     sql(GONE)
     with pytest.raises(StoreUnavailable, match="could not be staged, nothing was") as gone:
@@ -74,8 +77,10 @@ def test_an_error_of_a_task_ends_the_job_with_its_sentence(spark: Any, dsn: str,
     assert "\n" not in str(gone.value)
     assert isinstance(gone.value.__cause__, PySparkException)
     broken = spark.range(1000).selectExpr("if(id = 5, 'no JSON', '{}') as payload")
-    with pytest.raises(InvalidRequest, match="nothing was enqueued: a payload is not JSON"):
+    with pytest.raises(InvalidRequest, match=NO_JSON):
         enqueue(broken, dsn, queue="default", kind="k", payload="payload", by="copy")
+    with pytest.raises(InvalidRequest, match=NO_JSON):
+        enqueue(broken, dsn, queue="default", kind="k", headers="payload", by="copy")
 
 
 class New:

@@ -278,6 +278,14 @@ def test_a_cap_on_writers_is_none_on_the_work_above(spark: Any, dsn: str) -> Non
     assert tasks(squeezed.mode("append").save) == [2], "the documentation warns of coalesce"
 
 
+def test_a_frame_of_pandas_and_no_dsn_are_named(spark: Any, dsn: str) -> None:
+    frame = spark.range(3)
+    with pytest.raises(InvalidRequest, match=r"df is a pandas\..*; it must be a DataFrame of"):
+        enqueue(frame.toPandas(), dsn, queue="default", kind="k")
+    with pytest.raises(ConfigError, match="dsn is a NoneType; it must be a string"):
+        enqueue(frame, None, queue="default", kind="k")  # type: ignore[arg-type]
+
+
 def test_columns_of_one_name_are_refused(spark: Any, dsn: str) -> None:
     one, other = spark.range(3).alias("one"), spark.range(3).alias("other")
     joined = one.join(other, F.col("one.id") == F.col("other.id"))

@@ -58,6 +58,11 @@ def test_filters_choose_queue_load_and_status(spark: Any, filled: str) -> None:
     assert read_requests(spark, filled, status=["Failed"]).count() == 0
 
 
+def test_a_status_may_be_in_lower_case_as_in_a_filter(spark: Any, filled: str) -> None:
+    frame = read_requests(spark, filled, status=["complete"])
+    assert {row.status for row in frame.select("status").collect()} == {"Complete"}
+
+
 def test_results_and_payloads_come_as_json_text(spark: Any, filled: str) -> None:
     columns = ("request_id", "payload", "result", "locked_time", "due_time")
     frame = read_requests(spark, filled, status="Complete", columns=columns)
@@ -133,7 +138,7 @@ def test_a_text_the_database_cannot_hold_is_refused(text: str) -> None:
         (
             {"status": "Done"},
             InvalidRequest,
-            "'Done' is not a status; the statuses are Scheduled, ",
+            "status is 'Done'; it must be one of Scheduled, ",
         ),
         ({"status": []}, InvalidRequest, "status is empty"),
         ({"partitions": 0}, ConfigError, "partitions must be 1 or more"),

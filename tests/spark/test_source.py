@@ -229,7 +229,7 @@ def test_an_empty_frame_is_an_empty_load(frame: Any, dsn: str, sql: Sql) -> None
 @pytest.mark.parametrize(
     ("column", "says"),
     [
-        ("'x' as payload", "a payload is not JSON; nothing was enqueued"),
+        ("'x' as payload", "a payload or a row's headers are not JSON"),
         ("'[1]' as payload", OBJECT),
         (r"""'{"a": "\\ud800"}' as payload""", OBJECT),
         (

@@ -138,6 +138,10 @@ def main(arguments: Sequence[str] | None = None, again: Sequence[str] | None = N
     except RowleaseError as error:
         fail(f"Error: {error}")
         sys.exit(error.exit_code)
+    except OSError as error:  # such as a full disk
+        sys.stdout = None  # or Python would flush it once more
+        fail(f"Error: {error}")
+        sys.exit(1)
     except (KeyboardInterrupt, click.Abort):
         fail("Interrupted; run it again to continue.")
         sys.exit(130)

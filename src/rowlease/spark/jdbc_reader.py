@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from rowlease.errors import ConfigError, InvalidRequest
+from rowlease.filters.filter import statuses
 from rowlease.spark.jdbc import connection_options, database_errors, is_connect, literal
 from rowlease.store import engine_of
 
@@ -119,28 +120,15 @@ def _selection(
         conditions.append(f"load_id = {literal(load_id)}")
     if status is None:
         return "rowlease.requests", conditions
-    wanted = statuses([status] if isinstance(status, str) else status)
+    wanted = set(statuses(status if isinstance(status, str) else list(status)))
+    if not wanted:
+        raise InvalidRequest("status is empty; leave it out to read all requests")
     conditions.append(_of(sorted(wanted)))
     # The history alone has all finished requests.
     return (
         "rowlease.queue_history" if wanted <= FINAL_STATUSES else "rowlease.requests",
         conditions,
     )
-
-
-def statuses(given: Iterable[str]) -> set[str]:
-    """The statuses, which must exist.
-
-    Raises:
-        InvalidRequest: there is none, or one is unknown.
-    """
-    wanted = set(given)
-    if unknown := wanted - set(LIVE_STATUSES) - FINAL_STATUSES:
-        known = ", ".join((*LIVE_STATUSES, *sorted(FINAL_STATUSES)))
-        raise InvalidRequest(f"{min(unknown)!r} is not a status; the statuses are {known}")
-    if not wanted:
-        raise InvalidRequest("status is empty; leave it out to read all requests")
-    return wanted
 
 
 def _of(statuses: Iterable[str]) -> str:

@@ -216,7 +216,12 @@ def named_load(load_id: str | None) -> str:
 
 
 def checked_columns(df: Any, given: RequestColumns) -> list[Any]:
-    """The `request_columns` of a frame, which must not be a stream."""
+    """The `request_columns` of a frame, which must be one of Spark, and not a stream."""
+    if not hasattr(df, "isStreaming"):
+        raise InvalidRequest(
+            f"df is a {type(df).__module__}.{type(df).__qualname__}; it must be a DataFrame of "
+            "Spark, for example spark.createDataFrame(df)"
+        )
     if df.isStreaming:
         raise InvalidRequest("the frame is a stream; enqueue each of its batches (foreachBatch)")
     return request_columns(df, given)

@@ -146,8 +146,13 @@ def engine_of(dsn: str) -> Engine:
     """The engine that a DSN names.
 
     Raises:
-        ConfigError: the DSN names no engine.
+        ConfigError: the DSN is no string, or names no engine.
     """
+    if not isinstance(dsn, str):
+        raise ConfigError(
+            f"dsn is a {type(dsn).__name__}; it must be a string such as "
+            "postgresql://user@host/database"
+        )
     scheme, separator, _ = dsn.partition("://")
     if not separator or scheme not in BY_SCHEME:
         raise ConfigError(

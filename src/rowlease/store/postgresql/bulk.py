@@ -29,8 +29,8 @@ class PostgresBulkStore(PostgresStore, BulkStore):
                     for block in blocks:
                         copy.write(block)
             except psycopg.errors.InvalidTextRepresentation as error:
-                # The server's message quotes the payload.
-                raise InvalidRequest("a payload is not JSON; nothing was enqueued") from error
+                # The server's message quotes the value.
+                raise InvalidRequest("a payload or a row's headers are not JSON") from error
 
     def now(self) -> datetime:
         ((now,),) = self._call("now")
