@@ -9,15 +9,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
+import psycopg
 import psycopg2
 import pytest
 from django.db import transaction
 
 from rowlease import AsyncClient, Client, Handle, LeaseLost, QueueFull, task
 from rowlease.context import Context
-from rowlease.errors import AccessDenied, ConfigError, InvalidRequest, RowleaseError
-from rowlease.model import Outcome
+from rowlease.errors import (
+    AccessDenied,
+    ConfigError,
+    InvalidRequest,
+    RowleaseError,
+    SchemaMismatch,
+)
+from rowlease.model import NewRequest, Outcome
+from rowlease.store import open_store
 from tests.acceptance.libraries import ASYNC_LIBRARIES, LIBRARIES, of_psycopg, use_django
+from tests.contexts import context_of
 
 Sql = Callable[..., list[tuple[Any, ...]]]
 
@@ -184,8 +193,28 @@ def test_a_missing_right_is_named(library: Any, dsn: str, sql: Sql) -> None:
         else:
             with opened.connection.cursor() as cursor:
                 cursor.execute(role)
-        with pytest.raises(AccessDenied, match="permission denied"):
+        with pytest.raises(AccessDenied, match=r"permission denied .* end of your connection;"):
             client.bind(opened.connection).enqueue(charge, 1)
+
+
+def test_an_error_does_not_blame_the_database_of_the_client(dsn: str, server_dsn: str) -> None:
+    """The caller's connection may lead to another database, in which rowlease is missing."""
+    with Client(dsn) as client:
+        with of_psycopg(server_dsn) as opened, pytest.raises(SchemaMismatch) as raised:
+            client.bind(opened.connection).enqueue(charge, 1)
+        assert str(raised.value).startswith("the database at the other end of your connection ")
+
+
+def test_an_error_in_a_transaction_of_the_client_names_its_database(dsn: str) -> None:
+    def work(own: psycopg.Connection) -> None:
+        own.execute("set local role rowlease_reader")
+        store.enqueue_many("default", [NewRequest(kind="charge")], connection=own)
+
+    with (
+        closing(open_store(dsn)) as store,
+        pytest.raises(AccessDenied, match=r"permission denied .* at postgresql://"),
+    ):
+        store.in_transaction(work)
 
 
 def test_a_connection_of_the_other_colour_is_refused(dsn: str) -> None:
@@ -216,8 +245,7 @@ def claimed(client: Client) -> tuple[Handle[None], Context]:
     """A request that runs, and what its task knows of it."""
     handle = client.enqueue(charge, 1)
     (leased,) = client.store.dequeue("worker", ["default"], 1).requests
-    link: Any = None  # not called
-    return handle, Context(leased, 1, 0.0, link)
+    return handle, context_of(leased)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

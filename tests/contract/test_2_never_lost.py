@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from psycopg.rows import dict_row
 from sqlalchemy.orm import Session as OrmSession
 
-from rowlease.context import Context
 from rowlease.errors import (
     ConfigError,
     InvalidRequest,
@@ -28,6 +27,7 @@ from rowlease.errors import (
 )
 from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
 from rowlease.store.routines import load_routines
+from tests.contexts import context_of
 from tests.contract.sessions import Clock, PostgresSession, Session
 
 MICROSECOND = timedelta(microseconds=1)
@@ -274,12 +274,6 @@ class Caller:
     def __init__(self, connection: Any, run: Callable[[str], Any]) -> None:
         self.connection = connection
         self.run = run
-
-
-def context_of(held: LeasedRequest) -> Context:
-    """What the task that runs this request is given."""
-    line: Any = None  # not called: the task is not stopped, and its lease not renewed
-    return Context(held, 1, 0.0, line)
 
 
 @contextmanager

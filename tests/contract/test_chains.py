@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rowlease import Client, chain, task, untyped_request
-from rowlease.context import Context
 from rowlease.errors import InvalidRequest, LeaseLost, StoreTimeout
 from rowlease.model import Failure, Held, LeasedRequest, NewRequest, Outcome
+from tests.contexts import context_of
 from tests.contract.sessions import Clock, Session
 
 NEXT = NewRequest(kind="second", payload='{"size":5}')
@@ -186,7 +186,7 @@ def test_a_task_completes_its_link_in_its_own_transaction(store: Session) -> Non
     request = chain(first.s(5), second.s())
     store.enqueue_many("default", [request.new])
     held = claimed(store)
-    context = Context(held, 1, 0.0, None)  # type: ignore[arg-type]
+    context = context_of(held)
     with closing(store.driver_connection()) as connection:
         context.complete(connection, 7)
         connection.rollback()

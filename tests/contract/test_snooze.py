@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rowlease.context import Context
 from rowlease.errors import LeaseLost, RoutineError
-from rowlease.model import Failure, LeasedRequest, Outcome
+from rowlease.model import Failure, Outcome
+from tests.contexts import context_of
 from tests.contract.sessions import Clock, Session
 
 MINUTE = timedelta(minutes=1)
@@ -19,10 +19,6 @@ MINUTE = timedelta(minutes=1)
 def state(store: Session, request: int) -> tuple[Any, ...]:
     row = store.row(request)
     return row["status"], row["num_attempts"], row["num_abandons"], row["due_time"]
-
-
-def context_of(leased: LeasedRequest) -> Context:
-    return Context(leased, 1, 0.0, None)  # type: ignore[arg-type]
 
 
 def test_a_snoozed_request_waits_and_its_attempt_is_not_counted(

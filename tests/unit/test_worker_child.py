@@ -30,24 +30,10 @@ from rowlease.tasks.task import Task
 from rowlease.worker import attempt
 from rowlease.worker.attempt import Ending, NotRun, Returned, SnoozeAsked
 from rowlease.worker.slots import child_loop, child_program, shared_memory, wire
-
-
-class NoLink:
-    """The link of a context that no test asks about."""
-
-    shared = Shared("")
-
-    def is_asked_to_stop(self, number: int) -> bool:
-        return False
-
-    def lease_ends(self, number: int) -> float | None:
-        return None
-
-    def report_progress(self, number: int, fraction: float, note: str) -> None: ...
-
+from tests.contexts import context_of
 
 GIVEN = wire.GivenRequest(0, math.inf, 7, "mail", 1, 2, 5, None, None, b"{}")
-CONTEXT = Context(GIVEN, 1, math.inf, NoLink())
+CONTEXT = context_of(GIVEN)
 
 
 class Wordless(Exception):

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from rowlease.errors import ConfigError, LeaseLost
 from rowlease.model import Held, LeasedRequest, Outcome
 
+#: The database of a caller's connection, in errors: it may be another one than that of the store.
+CALLERS_DATABASE = "the other end of your connection"
+
 
 class OutcomeReport(NamedTuple):
     """The outcome of a request, in the transaction of a caller.

@@ -45,6 +45,7 @@ from rowlease.store.postgresql.transaction import (
 from rowlease.store.routines import load_routines
 from rowlease.store.shared_listener import SharedListener
 from rowlease.store.store import Store
+from rowlease.store.transaction import CALLERS_DATABASE
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ class PostgresStore(Store):
         """
         call = self._routine(name, columns, arguments)
         if connection is not None:
-            with self._translated():
+            with self._translated(connection):
                 return execute(connection, call)
         key = (name, self._is_commit_asynchronous, columns, *arguments)
         if key not in self._calls:
@@ -133,7 +134,7 @@ class PostgresStore(Store):
     async def _call_async(
         self, name: str, connection: Any, columns: tuple[str, ...], /, **arguments: Any
     ) -> list[Any]:
-        with self._translated():
+        with self._translated(connection):
             return await execute_async(connection, self._routine(name, columns, arguments))
 
     def _routine(
@@ -146,8 +147,9 @@ class PostgresStore(Store):
         return RoutineCall(name, columns, types, arguments)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, connection: Any) -> Iterator[None]:
         """Convert errors of the caller's connection, which may be of any library."""
+        where = self.where if isinstance(connection, BoundedConnection) else CALLERS_DATABASE
         try:
             yield
         except UnicodeEncodeError as error:
@@ -156,7 +158,7 @@ class PostgresStore(Store):
             found = driver_error(error)
             if found is None:
                 raise
-            raise callers_error(found, self.where) from found
+            raise callers_error(found, where) from found
 
     @contextmanager
     def connection(

@@ -27,6 +27,7 @@ from rowlease.store.sqlserver.driver_errors import EXHAUSTED, SERVER_BUSY, OdbcE
 from rowlease.store.sqlserver.procedures import ProcedureCall
 from rowlease.store.sqlserver.transaction import TransactionLost
 from rowlease.store.store import Store
+from rowlease.store.transaction import CALLERS_DATABASE
 
 if TYPE_CHECKING:
     import pyodbc as odbc
@@ -127,12 +128,14 @@ class SqlServerStore(Store):
         """
         call = ProcedureCall(name, self._routines[name].params, arguments)
         if connection is not None:
+            is_own = isinstance(connection, OwnConnection)
+            where = self.where if is_own else CALLERS_DATABASE
             try:
-                return transaction.call(connection, call)
+                return transaction.call(connection.driver if is_own else connection, call)
             except TransactionLost as lost:
-                self._raise(lost.error, note=f"; {lost}")
+                self._raise(lost.error, where=where, note="" if is_own else f"; {lost}")
             except pyodbc().Error as error:
-                self._raise(error)
+                self._raise(error, where=where)
         timeout = self._time_for(name)
         ends = time.monotonic() + timeout.total_seconds()
         with self._monitor(name):
@@ -186,7 +189,7 @@ class SqlServerStore(Store):
                 own.cursor(limit)  # the driver's new cursors have this limit, too
                 own.driver.autocommit = False
                 try:
-                    done = work(own.driver)
+                    done = work(own)
                     own.driver.commit()
                     return done
                 finally:
@@ -244,10 +247,15 @@ class SqlServerStore(Store):
             self._pool.give_back(own, is_sound=is_sound)
 
     def _raise(
-        self, error: odbc.Error | NotConnected, *, is_sent: bool = False, note: str = ""
+        self,
+        error: odbc.Error | NotConnected,
+        *,
+        where: str | None = None,
+        is_sent: bool = False,
+        note: str = "",
     ) -> NoReturn:
         """Raise rowlease's exception for this error, which becomes the `__cause__`."""
-        found = our_error(error, self.where)
+        found = our_error(error, where or self.where)
         found.args = (f"{found}{note}",)
         if isinstance(found, StoreError):  # after any other error the call was rolled back
             found.maybe_done = is_sent and OdbcError.read(error).is_disconnect
