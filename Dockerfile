@@ -6,7 +6,7 @@
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build
-ARG EXTRAS=metrics,sqlserver
+ARG EXTRAS=dashboard,metrics,sqlserver
 COPY pyproject.toml README.md LICENSE /src/
 COPY src /src/src
 COPY sql /src/sql

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -30,6 +34,10 @@ from rowlease.cli import cli
 for command in cli.list_commands(None):
     cli([command, "--help"], standalone_mode=False)
 """
+RUN = """
+from rowlease.cli import main
+main()
+"""
 
 
 def brought_by(requirements: list[str]) -> set[str]:
@@ -52,9 +60,9 @@ def brought_by(requirements: list[str]) -> set[str]:
     return found
 
 
-def modules_of_extras() -> list[str]:
-    """The modules of this environment that `pip install rowlease` does not bring."""
-    brought = brought_by(["rowlease"])
+def modules_not_brought_by(requirement: str) -> list[str]:
+    """The modules of this environment that `pip install` of the requirement does not bring."""
+    brought = brought_by([requirement])
     return [
         module
         for module, names in packages_distributions().items()
@@ -63,7 +71,7 @@ def modules_of_extras() -> list[str]:
 
 
 def test_the_public_names_and_the_help_of_commands_need_no_extra() -> None:
-    hidden = modules_of_extras()
+    hidden = modules_not_brought_by("rowlease")
     assert {"pyspark", "pyodbc", "starlette", "prometheus_client", "pytest"} < set(hidden)
     assert not {"rowlease", "psycopg", "psycopg_binary", "sqlalchemy"} & set(hidden)
     done = subprocess.run(
@@ -75,3 +83,22 @@ def test_the_public_names_and_the_help_of_commands_need_no_extra() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Usage: -c worker " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["dashboard", "exporter --once", "worker rowlease.demo.tasks --health 0", "migrate"],
+)
+def test_the_image_has_what_the_services_of_compose_and_the_chart_run(
+    command: str, repository: Path
+) -> None:
+    (extras,) = re.findall("ARG EXTRAS=(.*)", (repository / "Dockerfile").read_text())
+    done = subprocess.run(
+        [sys.executable, "-c", f"{WITHOUT_EXTRAS}{RUN}", *command.split()],
+        input=json.dumps(modules_not_brought_by(f"rowlease[{extras}]")),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ROWLEASE_DSN": "postgresql://nobody@127.0.0.1:1/nowhere"},
+    )
+    assert "Error: cannot reach the database" in done.stderr
