@@ -244,7 +244,7 @@ class Retry(Exception):
     ):
         super().__init__(reason, after)
         self.reason = reason
-        self.after = after
+        self.after = None if after is None else _duration(after)
 
 
 class Snooze(Exception):
@@ -259,8 +259,17 @@ class Snooze(Exception):
 
     def __init__(self, after: timedelta, reason: str = "") -> None:
         super().__init__(after, reason)
-        self.after = after
+        self.after = _duration(after)
         self.reason = reason
+
+
+def _duration(after: timedelta) -> timedelta:
+    """The argument, which must be a timedelta: the traceback then has the line of the task."""
+    if not isinstance(after, timedelta):
+        raise TypeError(
+            f"after is {after!r}; it must be a timedelta, for example timedelta(seconds=5)"
+        )
+    return after
 
 
 class DeadLetter(Exception):
