@@ -46,7 +46,8 @@ class TaskSettings:
         max_attempts: the maximum number of attempts of a request; None means the queue's setting.
         time_limit: the longest time that one attempt may run. An attempt that takes longer fails,
             and its child process, if it has one, is killed.
-        soft_time_limit: the time after which SoftTimeLimitExceeded is raised in an attempt.
+        soft_time_limit: the time after which SoftTimeLimitExceeded is raised in an attempt. In a
+            thread, nothing can be raised: `current().should_stop` becomes true instead.
         retry_base: the pause after the first failed attempt. It doubles after each attempt, and
             up to half of each pause is taken off at random. None means the queue's setting.
         retry_pause: the same pause after each failed attempt, in place of `retry_base`.
