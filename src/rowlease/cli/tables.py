@@ -40,17 +40,23 @@ def show_rows(
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under a header. Columns of numbers are aligned at the right."""
+    """Print rows under a header. Columns of numbers are aligned at the right; times are in UTC."""
+    from rich.cells import cell_len
+
     found = list(rows)
-    numbers = [bool(found) and all(map(is_number, column)) for column in zip(*found, strict=True)]
-    table = [list(header), *([format_cell(cell) for cell in row] for row in found)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    right = numbers or [False] * len(widths)
+    columns = list(zip(*found, strict=True)) or [()] * len(header)
+    numbers = [bool(column) and all(map(is_number, column)) for column in columns]
+    titles = [
+        f"{title} (UTC)" if any(isinstance(cell, datetime) for cell in column) else title
+        for title, column in zip(header, columns, strict=True)
+    ]
+    table = [titles, *([format_cell(cell) for cell in row] for row in found)]
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
     for cells in table:
-        padded = (
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(cells, widths, right, strict=True)
-        )
+        padded = []
+        for cell, width, is_right in zip(cells, widths, numbers, strict=True):
+            blanks = " " * (width - cell_len(cell))
+            padded.append(blanks + cell if is_right else cell + blanks)
         say("  ".join(padded).rstrip())
 
 
