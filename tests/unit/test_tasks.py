@@ -194,6 +194,7 @@ def test_a_static_method_and_a_lambda_with_a_name_are_tasks() -> None:
     [
         ({"delay": timedelta(1), "due_time": datetime.now(UTC)}, "both delay and due_time"),
         ({"delay": timedelta(seconds=-1)}, "it must not be negative"),
+        ({"retry_base": timedelta(seconds=-1)}, "retry_base is .* must not be negative"),
     ],
 )
 def test_times_that_make_no_sense_are_refused(options: Any, message: str) -> None:

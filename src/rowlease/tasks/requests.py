@@ -183,8 +183,9 @@ def make_request(
     new = NewRequest(kind=kind, payload=payload, priority=min(priority, MAX_PRIORITY), **given)
     if new.delay is not None and new.due_time is not None:
         raise InvalidRequest("the request has both delay and due_time; give one of them")
-    if new.delay is not None and new.delay < timedelta(0):
-        raise InvalidRequest(f"delay is {new.delay}; it must not be negative")
+    for name, duration in (("delay", new.delay), ("retry_base", new.retry_base)):
+        if duration is not None and duration < timedelta(0):
+            raise InvalidRequest(f"{name} is {duration}; it must not be negative")
     if new.due_time is not None and new.due_time.tzinfo is None:
         raise InvalidRequest("due_time has no time zone; give one, such as timezone.utc")
     return TaskRequest(queue, new, decode)
