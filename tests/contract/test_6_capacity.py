@@ -184,6 +184,19 @@ def test_a_batch_that_does_not_fit_fails_whole(store: Session) -> None:
     store.put(2)
 
 
+@pytest.mark.only_on("postgresql", why="an enqueue waits there for a change of the settings")
+def test_an_enqueue_that_waited_for_the_end_of_the_capacity_fits(
+    store: Session, another: Another
+) -> None:
+    full(store)
+    store.begin()
+    store.configure_queue("default", capacity=None)
+    other = another()
+    second = other.waiting(lambda: other.put())
+    store.commit()
+    assert len(second.result(10)) == 1
+
+
 def test_a_load_that_does_not_fit_fails_whole_and_may_be_promoted_later(store: Session) -> None:
     store.configure_queue("default", capacity=3)
     (waiting,) = store.put()

@@ -320,6 +320,20 @@ def test_an_operator_gets_queue_full(store: Session) -> None:
         store.fire_schedule("s")
 
 
+def test_a_change_that_waited_for_the_removal_creates_the_schedule_again(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    plan(store)
+    store.begin()
+    assert store.put_schedule("s", HOURLY, "tidy")[0] == "repeat"  # locks the row
+    other = another()
+    change = other.waiting(lambda: other.put_schedule("s", "0 5 * * *", "tidy"))
+    store.remove_schedule("s")
+    store.commit()
+    assert change.result(10)[0] == "ok"
+    assert store.rows("schedule", "cron") == [("0 5 * * *",)]
+
+
 # -- what was missed ---------------------------------------------------------------------------
 
 

@@ -43,13 +43,16 @@ begin
                 '(minute hour day month '
                 'weekday) or six (the first for seconds), a time zone and a catch-up of 1 to 1000 firings';
   end if;
-  insert into rowlease.schedule (schedule_name, cron, time_zone, queue_name, kind, payload,
-                                 headers, priority, catch_up, changed_time)
-  values (p_schedule_name, v_cron, p_time_zone, p_queue_name, p_kind, p_payload::json,
-          p_headers::json, least(p_priority, 255), p_catch_up, v_now)
-  on conflict do nothing;
-  v_new := found;
-  select * into v_old from rowlease.schedule s where s.schedule_name = p_schedule_name for update;
+  loop
+    insert into rowlease.schedule (schedule_name, cron, time_zone, queue_name, kind, payload,
+                                   headers, priority, catch_up, changed_time)
+    values (p_schedule_name, v_cron, p_time_zone, p_queue_name, p_kind, p_payload::json,
+            p_headers::json, least(p_priority, 255), p_catch_up, v_now)
+    on conflict do nothing;
+    v_new := found;
+    select * into v_old from rowlease.schedule s where s.schedule_name = p_schedule_name for update;
+    exit when found;  -- else it was removed since the insert
+  end loop;
   if not v_new and (v_old.cron, v_old.time_zone, v_old.queue_name, v_old.kind, v_old.payload::text,
       coalesce(v_old.headers::text, ''), v_old.priority, v_old.catch_up)
      = (v_cron, p_time_zone, p_queue_name, p_kind, p_payload, coalesce(p_headers, ''),

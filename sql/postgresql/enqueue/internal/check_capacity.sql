@@ -36,7 +36,7 @@ begin
    where w.queue_name = p_queue_name and w.expires_time > p_now
      and (w.priority > v_priority
           or w.priority = v_priority and w.waiter_id < coalesce(p_waiter_id, w.waiter_id + 1));
-  if v_waiting + v_ahead + p_num_requests <= v_settings.capacity then
+  if v_settings.capacity is null or v_waiting + v_ahead + p_num_requests <= v_settings.capacity then
     if p_waiter_id is not null and exists (
       select from rowlease.queue_waiter w
        where w.queue_name = p_queue_name and w.waiter_id <> p_waiter_id) then
