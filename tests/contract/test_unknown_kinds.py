@@ -210,6 +210,21 @@ def test_who_does_not_know_it_here_and_now_does_not_save_it(
     assert clock.now - start == LONG
 
 
+@pytest.mark.only_on("postgresql", why="delete_queue locks all settings there")
+def test_a_heartbeat_that_waits_for_the_end_of_a_queue_has_locked_none_of_its_kinds(
+    store: Session, another: Callable[[], Session]
+) -> None:
+    store.put(kind="new")
+    decline(store)
+    other = another()
+    store.begin()
+    store.execute("lock table rowlease.queue_settings in access exclusive mode")
+    heartbeat = other.waiting(lambda: beat(other))
+    assert len(store.execute("select from rowlease.unknown_kind for update skip locked")) == 1
+    store.commit()
+    heartbeat.result(10)
+
+
 def test_the_time_starts_again_when_a_worker_has_known_it_meanwhile(
     store: Session, clock: Clock
 ) -> None:

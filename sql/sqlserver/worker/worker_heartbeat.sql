@@ -5,7 +5,7 @@
 -- why:      it shows people which worker does what; leases do not depend on it. This routine
 --           records in the queue's settings that its workers have different priorities; claims
 --           check priorities only after that. Kinds that the worker knows are removed from
---           unknown_kind.
+--           unknown_kind. The settings come first: delete_queue locks them, then rows of unknown_kind.
 create or alter procedure rowlease.worker_heartbeat
   @p_worker_id nvarchar(400), @p_host nvarchar(400), @p_pid int, @p_version nvarchar(400),
   @p_queue_names nvarchar(max), @p_slots int, @p_busy int, @p_consumer_priority int = 0,
@@ -16,6 +16,11 @@ set xact_abort on;
 set transaction isolation level read committed;
 declare @now datetime2(6) = rowlease.now();
 begin transaction;
+if @p_consumer_priority <> 0
+  update rowlease.QueueSettings set ConsumerPriorities = 1
+   where ConsumerPriorities = 0
+     and QueueName in (select n.value collate Latin1_General_100_BIN2
+                         from openjson(@p_queue_names) as n);
 update rowlease.Worker
    set Busy = @p_busy, Slots = @p_slots, QueueNames = @p_queue_names,
        ConsumerPriority = @p_consumer_priority, Kinds = @p_kinds, HeartbeatTime = @now
@@ -31,9 +36,4 @@ delete from rowlease.UnknownKind
    and (@p_kinds is null
         or Kind in (select n.[key] collate Latin1_General_100_BIN2 from openjson(@p_kinds) as n))
 option (loop join, force order, maxdop 1);
-if @p_consumer_priority <> 0
-  update rowlease.QueueSettings set ConsumerPriorities = 1
-   where ConsumerPriorities = 0
-     and QueueName in (select n.value collate Latin1_General_100_BIN2
-                         from openjson(@p_queue_names) as n);
 commit transaction;
