@@ -54,6 +54,8 @@ class Request:
     asked: bool = False
     #: The last lease was broken.
     broken: bool = False
+    #: If it was declined: when it was due before.
+    place: datetime | None = None
 
 
 @dataclass
@@ -77,6 +79,10 @@ class Model:
     requests: dict[int, Request] = field(default_factory=dict)
     batches: dict[str, Batch] = field(default_factory=dict)
     paused: bool = False
+    max_priority: int = SETTINGS["max_priority"]
+    #: How many may wait, and how many may run.
+    capacity: int | None = None
+    max_in_flight: int | None = None
     #: How many may start in ten seconds, and when each claim has started how many.
     rate: int | None = None
     starts: list[tuple[datetime, int]] = field(default_factory=list)
@@ -107,7 +113,7 @@ class Model:
                 continue
             due = self.now + (n.delay or timedelta(0))
             request = Request(
-                next(fresh), min(n.priority, SETTINGS["max_priority"]), due,
+                next(fresh), min(n.priority, self.max_priority), due,
                 n.max_attempts or SETTINGS["max_attempts"], n.dedup_key, n.group_key,
                 "Scheduled" if due > self.now else "Pending", self.now,
             )  # fmt: skip
@@ -152,7 +158,7 @@ class Model:
                 self.crash(r)
         for r in self.free("Scheduled"):
             if r.due <= self.now:
-                r.status = "Pending"
+                r.status, r.place = "Pending", None
 
     def crash(self, r: Request) -> None:
         if r.started:
@@ -177,17 +183,31 @@ class Model:
             if other.group == r.group
         )
 
+    def room(self, limit: int, slots: int) -> int:
+        """How many a claim may take."""
+        if self.max_in_flight is not None:
+            limit = min(limit, self.max_in_flight - len(self.of("Processing")))
+        if self.rate is not None:
+            begin = self.now - timedelta(seconds=10)
+            recent = sum(number for at, number in self.starts if at > begin)
+            limit = min(limit, slots, self.rate - recent)
+        return max(limit, 0)
+
     def claimable(self, limit: int, slots: int) -> list[Request]:
         """What a claim takes."""
         if self.paused:
             return []
         self.housekeeping()
-        if self.rate is not None:
-            begin = self.now - timedelta(seconds=10)
-            recent = sum(number for at, number in self.starts if at > begin)
-            limit = min(limit, slots, self.rate - recent)
         order = sorted(self.of("Pending"), key=lambda r: (-r.priority, r.due, r.id))
-        return [r for r in order if self.first(r) and r.id not in self.passed][:limit]
+        free = [r for r in order if self.first(r) and r.id not in self.passed]
+        return free[: self.room(limit, slots)]
+
+    def hand_on(self, limit: int) -> None:
+        """Make declined requests due for a worker that knows their kind."""
+        declined = [(-r.priority, r.place, r.id) for r in self.free("Scheduled") if r.place]
+        for *_, id in sorted(declined)[:limit]:
+            r = self.requests[id]
+            r.status, r.due, r.place = "Pending", r.place or r.due, None
 
     def lease(self, r: Request, token: int, starts: bool) -> None:
         r.status, r.expires, r.started = "Processing", self.now + LEASE, starts
@@ -245,6 +265,16 @@ class Model:
             r.due = self.now + max(delay, timedelta(seconds=1))
         self.end(r, "Scheduled")
 
+    def decline(self, r: Request, delay: timedelta) -> None:
+        r.attempts -= 1
+        if not r.asked:
+            r.place, r.due = r.due, self.now + delay
+        self.end(r, "Scheduled")
+
+    def expire(self, r: Request) -> None:
+        r.asked = True
+        self.abandon(r)
+
     def renew(self, r: Request, started: bool) -> None:
         r.expires, r.started = self.now + LEASE, started
 
@@ -276,12 +306,12 @@ class Model:
             return self.cancel(ids)
         for r in (self.requests[id] for id in ids):
             if verb == "reprioritise":
-                r.priority = min(argument, SETTINGS["max_priority"])
+                r.priority = min(argument, self.max_priority)
             elif verb == "break":
                 self.end_lease(r)
             elif argument or r.status == "Scheduled":
                 r.due = self.now + timedelta(seconds=argument)
-                r.status = "Scheduled" if argument else "Pending"
+                r.status, r.place = "Scheduled" if argument else "Pending", None
         return ["ok"] * len(ids)
 
     def end_lease(self, r: Request) -> None:
