@@ -605,6 +605,12 @@ GIVEN_AWAY: dict[str, tuple[Callable[[Path, Path], object], str]] = {
 }
 
 
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROWLEASE_HOME", "~a-user-who-is-not-there/rowlease")
+    with pytest.raises(ConfigError, match="no home for an embedded one; set ROWLEASE_DSN"):
+        embedded().__enter__()
+
+
 @pytest.mark.parametrize("name", [*PREPARED, *(GIVEN_AWAY if is_root else ())])
 def test_a_prepared_home_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
     prepare, says = (PREPARED | GIVEN_AWAY)[name]

@@ -88,10 +88,17 @@ def embedded(
             "the embedded PostgreSQL runs only on Linux, and on macOS for users other than root; "
             "give the DSN of a server instead"
         )
-    home = data_dir or Path(
-        os.environ.get("ROWLEASE_HOME") or platformdirs.user_data_dir("rowlease")
-    )
-    order = _order(home.expanduser().absolute(), dict(settings or {}), _wanted_port(port))
+    try:
+        home = data_dir or Path(
+            os.environ.get("ROWLEASE_HOME") or platformdirs.user_data_dir("rowlease")
+        )
+        home = home.expanduser().absolute()
+    except RuntimeError as error:  # as in a container without HOME
+        raise ConfigError(
+            "no database is configured, and the user has no home for an embedded one; set "
+            "ROWLEASE_DSN to the DSN of a server, or ROWLEASE_HOME to a folder"
+        ) from error
+    order = _order(home, dict(settings or {}), _wanted_port(port))
     try:
         Path(order.home).mkdir(mode=0o700, parents=True, exist_ok=True)
         check_home(Path(order.home))
