@@ -177,7 +177,7 @@ def test_the_driver_in_a_dsn_of_sqlalchemy_does_not_matter(driver: str) -> None:
         "host=h password=hunter2",
         "postgresql:/u:hunter2@h/db",
         "postgresql://u:hunter2@[::1/db",
-        "postgresql://u:hunter2@h/db?nonsense=1",
+        "postgresql://u:12?hunter2=1",
         "postgresql://u:hunter2%zz@h/db",
         "postgresql://u:hunter2@h..h/db",
         "postgresql://u:a@hunter2@h/db",
@@ -192,6 +192,13 @@ def test_a_dsn_that_cannot_be_read_is_refused_before_anything_is_dialled(dsn: st
         with pytest.raises(ConfigError, match=r"postgresql://user:password@host") as raised:
             refuse(dsn)
         assert SECRET not in str(raised.value)
+
+
+def test_an_option_that_libpq_does_not_know_is_named() -> None:
+    says = r"'postgresql://u:\*\*\*@h/db' has the option schema, which libpq does not know"
+    with pytest.raises(ConfigError, match=says) as raised:
+        libpq_dsn("postgresql://u:hunter2@h/db?sslmode=require&schema=public")
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from ipaddress import ip_address
+from urllib.parse import parse_qsl
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -27,6 +28,11 @@ def libpq_dsn(dsn: str) -> str:
     """
     text = re.sub(r"^postgresql\+\w+://", "postgresql://", dsn)
     if not _is_readable(text):
+        if unknown := _unknown_option(text):
+            raise ConfigError(
+                f"the DSN {redact(dsn)!r} has the option {unknown}, which libpq does not know; "
+                "leave it out"
+            )
         raise ConfigError(
             f"the DSN {redact(dsn)!r} cannot be read; write it as "
             "postgresql://user:password@host:port/database, and @ / : % in a password as "
@@ -47,6 +53,15 @@ def _is_readable(dsn: str) -> bool:
     except (psycopg.ProgrammingError, UnicodeError):
         return False
     return re.fullmatch(r"[\d,]*", str(parts.get("port") or "")) is not None
+
+
+def _unknown_option(dsn: str) -> str | None:
+    """The first option that libpq does not know. None if it may be a part of a password."""
+    address, _, query = dsn.partition("?")
+    if "@" not in address or "@" in query:
+        return None
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    return next((name for name, _ in parse_qsl(query) if name not in known), None)
 
 
 def unverified_host(dsn: str) -> str | None:
