@@ -164,6 +164,16 @@ def test_a_request_without_a_task_is_an_error(client: Client, sql: Sql) -> None:
     assert statuses(sql) == {"Scheduled": 1}
 
 
+@pytest.mark.parametrize(
+    "call",
+    [lambda where: drain(where, act), enqueued, lambda where: frozen(where).__enter__()],
+    ids=["drain", "enqueued", "frozen"],
+)
+def test_what_has_no_requests_is_named(call: Any) -> None:
+    with pytest.raises(ConfigError, match="where is a NoneType; it must be an open Client"):
+        call(None)
+
+
 def test_a_task_that_enqueues_itself_for_ever_ends_the_drain(client: Client, sql: Sql) -> None:
     @task
     def again() -> None:
