@@ -66,6 +66,13 @@ class Machine(RuleBasedStateMachine):
     def configure(self) -> None:
         rate = self.model.rate
         self.store.configure_queue("default", **SETTINGS, rate=rate and f"{rate}/10s")
+        self.beat("default")
+
+    def beat(self, *queues: str) -> None:
+        """The worker knows the kind of all requests, so it takes what another has declined."""
+        self.store.worker_heartbeat(
+            "one", host="h", pid=1, version="1", queues=queues, slots=4, busy=0, kinds={"a": "a"}
+        )
 
     # -- what to do it to
 
@@ -144,10 +151,12 @@ class Machine(RuleBasedStateMachine):
     @rule(new=requests, picks=picks)
     def roll_back(self, new: list[NewRequest], picks: list[int]) -> None:
         self.store.begin()
-        self.store.enqueue_many("default", new, receipt_key="rolled back")
-        self.store.complete([*self.store.claim(limit=3), *self.held(picks)])
-        self.store.cancel(self.ids(picks))
-        self.store.rollback()
+        try:
+            self.store.enqueue_many("default", new, receipt_key="rolled back")
+            self.store.complete([*self.store.claim(limit=3), *self.held(picks)])
+            self.store.cancel(self.ids(picks))
+        finally:
+            self.store.rollback()
 
     # -- batches
 
@@ -351,6 +360,7 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(InvalidRequest, match="cannot be deleted"):
                 self.store.delete_queue("default", purge=True, dry_run=dry)
             return
+        self.beat()
         gone = (*WAITING, "Failed")
         count = len(self.model.of(*gone))
         assert self.store.delete_queue("default", purge=True, dry_run=dry) == count
@@ -358,6 +368,7 @@ class Machine(RuleBasedStateMachine):
             self.model.purge(gone)
             self.model.paused, self.model.starts = False, []
             self.configure()
+        self.beat("default")
 
     @rule()
     def pause_or_resume(self) -> None:
