@@ -333,6 +333,7 @@ def test_an_urgent_request_takes_no_later_one_with_it(store: Session, clock: Clo
     store.put(kind="later")
     store.put(kind="urgent", priority=1)
     assert kinds(store.claim(limit=3)) == ["urgent", "x1", "x2"]
+    assert store.depth() == store.counted()
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])

@@ -87,10 +87,13 @@ def test_rows_of_a_part_that_has_not_ended_are_swept_before_the_promotion(store:
 
 
 @AT_COMMIT
+@pytest.mark.parametrize("limit", [{}, {"max_in_flight": 100}], ids=["plain", "limited"])
+@pytest.mark.parametrize("first", ["claim", "sweep"])
 def test_a_row_of_no_part_among_those_of_a_part_does_not_count(
-    store: Session, another: Another
+    store: Session, another: Another, limit: dict[str, Any], first: str
 ) -> None:
     """Two transactions take ids in turns, so its id is between those of the part."""
+    store.configure_queue("default", **limit)
     other = another()
     run = store.begun("x")
     store.begin()
@@ -102,9 +105,10 @@ def test_a_row_of_no_part_among_those_of_a_part_does_not_count(
     assert store.promote("x", run, 2).outcome == Outcome.OK
     other.commit()
     checks(store)
-    store.maintain()
-    assert sorted(kind for (kind,) in store.rows("lane", "kind")) == ["a", "b"]
-    assert all_claimed(store) == ["a", "b"]
+    if first == "sweep":
+        store.maintain()
+        assert sorted(kind for (kind,) in store.rows("lane", "kind")) == ["a", "b"]
+    assert all_claimed(store, 9) == ["a", "b"]
     checks(store)
 
 

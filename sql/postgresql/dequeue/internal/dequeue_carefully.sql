@@ -28,7 +28,7 @@ as $$
 #variable_conflict use_column
 declare
   v_shut    text[] := rowlease_internal.take_gates(p_queue_names);
-  v_now     timestamptz := rowlease.now();  -- after the gates: a lease must not run while its claim waits
+  v_now     timestamptz := rowlease.now();
   v_floor   jsonb := '{"queues": {}}';
   v_stepped bigint := rowlease_internal.num_stepped_over();
   v_left    integer := p_limit;
