@@ -124,11 +124,21 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
     @rule(
-        priorities=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+        new=st.lists(
+            st.builds(
+                NewRequest,
+                kind=st.just("a"),
+                priority=st.integers(0, 3),
+                dedup_key=st.sampled_from([None, None, None, "k", "l"]),
+                group_key=st.sampled_from([None, None, None, "g", "h"]),
+            ),
+            min_size=1,
+            max_size=4,
+        ),
         moves=st.booleans(),
         cut=st.integers(1, 4),
     )
-    def load(self, priorities: list[int], moves: bool, cut: int) -> None:
+    def load(self, new: list[NewRequest], moves: bool, cut: int) -> None:
         """A load is due when it is promoted. No other request is due at that very moment.
 
         It has a part up to the cut, and another one after it.
@@ -136,15 +146,19 @@ class Machine(RuleBasedStateMachine):
         self.loads += 1
         name = f"load {self.loads}"
         run = self.store.begun(name)
-        rows = [{"kind": "a", "priority": priority} for priority in priorities]
         more = {"due_time": self.store.now()} if moves else {}  # promote moves it into the queue
+        rows = [
+            {"priority": one.priority, "dedup_key": one.dedup_key, "group_key": one.group_key}
+            for one in new
+        ]
         for number, part in enumerate(filter(None, (rows[:cut], rows[cut:]))):
             self.store.lay(name, run, [row | more for row in part], number << 16)
         self.time_passes(0.001)
-        assert self.store.promote(name, run, len(rows)).num_enqueued == len(rows)
+        promoted = self.store.promote(name, run, len(rows))
         ids = [id for (id,) in self.store.rows("requests", "request_id", load_id=name)]
-        fresh = [NewRequest(kind="a", priority=priority) for priority in priorities]
-        assert [answer.request_id for answer in self.model.enqueue(fresh, ids)] == ids
+        answers = self.model.enqueue(new, ids)
+        assert [one.request_id for one in answers if one.outcome == Outcome.OK] == ids
+        assert promoted[1:4] == (len(rows), len(ids), len(rows) - len(ids))
         self.model.batches[name] = Batch(ids)
         self.time_passes(0.001)
 
