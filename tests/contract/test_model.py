@@ -175,11 +175,16 @@ class Machine(RuleBasedStateMachine):
     # -- batches
 
     @precondition(lambda self: len(self.model.of(*LIVE, "Failed")) < MOST)
-    @rule(name=st.sampled_from("bc"), number=st.integers(1, 2), waits=st.booleans())
-    def enqueue_for_batch(self, name: str, number: int, waits: bool) -> None:
+    @rule(
+        name=st.sampled_from("bc"),
+        number=st.integers(1, 2),
+        group=st.sampled_from([None, "g"]),
+        waits=st.booleans(),
+    )
+    def enqueue_for_batch(self, name: str, number: int, group: str | None, waits: bool) -> None:
         """Members of a batch, or requests that wait for it; it begins with its first member."""
         batch = self.model.batches.get(name)
-        new = [NewRequest(kind="a", priority=1)] * number
+        new = [NewRequest(kind="a", priority=1, group_key=group)] * number
         if waits:
             if batch is None:
                 return
