@@ -557,6 +557,25 @@ def test_what_a_claim_left_to_another_is_not_hidden_by_its_floor(
     assert kinds(two.dequeue("two", ["default"], 5, floor=floor).requests) == ["a", "b"]
 
 
+def test_what_an_operator_makes_due_is_not_hidden_by_a_floor(
+    store: Session, another: Another, clock: Clock
+) -> None:
+    one, two = another(), another()
+    promoted(store, "x", named("a"))
+    ((request_id,),) = store.rows("requests", "request_id")
+    clock.advance(seconds=1)
+    store.put(kind="later")
+    clock.advance(seconds=1)
+    one.begin()
+    one.claim()
+    claim = two.dequeue("two", ["default"], 5, floor="{}")
+    assert kinds(claim.requests) == ["later"]
+    assert claim.floor is not None
+    one.rollback()
+    store.operate("reschedule", arguments={"delay_ms": 0}, ids=[request_id])
+    assert kinds(two.dequeue("two", ["default"], 5, floor=claim.floor).requests) == ["a"]
+
+
 # -- one queue for all who look --------------------------------------------------------------------
 
 

@@ -75,6 +75,14 @@ def test_a_retry_and_a_requeue_keep_them(store: Session) -> None:
     assert headers(store.claim()) == [HEADERS]
 
 
+def test_a_request_that_leaves_the_lane_keeps_them(store: Session) -> None:
+    run = store.begun("x")
+    store.lay("x", run, [{"headers": HEADERS}])
+    store.promote("x", run, 1)
+    store.operate("reprioritise", arguments={"priority": 3}, queue="default")
+    assert headers(store.claim()) == [HEADERS]
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_the_history_keeps_them(at_once: int, store: Session) -> None:
     made = store.put(at_once, headers=HEADERS)
