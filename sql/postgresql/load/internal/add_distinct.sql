@@ -7,8 +7,7 @@
 -- why:      the fast form of add_staged. To test each key costs as much as to write it, and ON CONFLICT
 --           writes every row in two steps. So the rows are inserted as if no key were live, and the
 --           first conflict rolls the insert back; with many live keys, this conflict comes early.
---           RETURNING would write a million rows to a file, so they are counted in the lane. Each part is
---           read by a subquery of its own, as in add_staged.
+--           RETURNING would write a million rows to a file, so they are counted in the lane.
 create or replace function rowlease_internal.add_distinct(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load
 ) returns bigint
@@ -39,11 +38,9 @@ begin
          least(r.priority, p_settings.max_priority), p_now, greatest(r.due_time, p_now),
          p_settings.max_attempts, r.dedup_key, p_load.load_id, r.payload, r.headers
     from rowlease.lane_part p
-   cross join lateral (
-     select * from rowlease.lane r
-      where r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
-        and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
-     offset 0) r
+    join rowlease.lane r
+      on r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
+     and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
    where p.run_number = p_load.run_number
    order by r.part, r.request_id;
   get diagnostics v_added = row_count;
@@ -52,11 +49,9 @@ begin
          count(*) filter (where r.due_time > p_now),
          count(*) filter (where r.due_time > p_now is not true)
     from rowlease.lane_part p
-   cross join lateral (
-     select * from rowlease.lane r
-      where r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
-        and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
-     offset 0) r
+    join rowlease.lane r
+      on r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
+     and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
    where p.run_number = p_load.run_number
    group by 2;
   return v_added;

@@ -6,8 +6,7 @@
 -- locks:    rows of queue with the same dedup key while their enqueue is not committed; as
 --           unblock_groups
 -- why:      if a duplicate was the first of its group, nothing else would unblock the next request, so
---           this routine does. The part of the lane is read by a subquery of its own (`offset 0`), so that
---           no statistics make the planner read the whole run for each part.
+--           this routine does.
 create or replace function rowlease_internal.add_staged(
   p_settings rowlease.queue_settings, p_now timestamptz, p_load rowlease.load
 ) returns bigint
@@ -32,11 +31,9 @@ begin
              and row_number() over (partition by r.group_key order by r.part, r.request_id) > 1,
            p_load.load_id, r.payload, r.headers
       from rowlease.lane_part p
-     cross join lateral (
-       select * from rowlease.lane r
-        where r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
-          and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
-       offset 0) r
+      join rowlease.lane r
+        on r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
+       and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
      where p.run_number = p_load.run_number
      order by r.part, r.request_id
     on conflict (queue_name, dedup_key) where dedup_key is not null and status <> 'Failed'
@@ -55,11 +52,9 @@ begin
     v_groups := array(
       select distinct r.group_key
         from rowlease.lane_part p
-       cross join lateral (
-         select * from rowlease.lane r
-          where r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
-            and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
-         offset 0) r
+        join rowlease.lane r
+          on r.run_number = p.run_number and r.writer = p.writer and r.priority = p.priority
+         and r.part = p.part and r.request_id >= p.first_id and r.request_id <= p.last_id
        where p.run_number = p_load.run_number and r.group_key is not null);
     perform rowlease_internal.unblock_groups(
       array_fill(p_settings.queue_name::text, array[cardinality(v_groups)]), v_groups, false);
