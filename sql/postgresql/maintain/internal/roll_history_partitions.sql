@@ -1,7 +1,8 @@
 -- roll_history_partitions: create the history partitions of today and tomorrow, and drop expired ones.
 -- params:   p_now timestamptz
 -- returns:  bigint -- how many partitions were created or dropped
--- errors:   none -- a partition that cannot be locked within 100 ms is left for the next call
+-- errors:   none -- a partition that cannot be locked within 100 ms, or whose day has got a row in
+--           the default partition meanwhile, is left for the next call
 -- locks:    queue_history and the partitions concerned, access exclusive
 -- why:      dropping a day costs the same, however many rows the day has. A day is dropped when
 --           the longest retention of all queues has passed. It uses dynamic SQL, because the name
@@ -53,6 +54,6 @@ begin
   delete from rowlease.queue_history_default h
    where h.completion_time < p_now - make_interval(days => v_days);
   return v_changed;
-exception when lock_not_available then
+exception when lock_not_available or check_violation then
   return 0;
 end $$;
