@@ -543,6 +543,14 @@ def test_the_plain_manifests_are_what_the_chart_renders(deploy: Path, engine: st
     assert (folder / f"{engine}.yaml").read_text() == done.stdout
 
 
+@pytest.mark.parametrize("engine", ["postgresql", "sqlserver"])
+def test_services_set_no_options_of_pods(deploy: Path, engine: str) -> None:
+    """The service rowlease-dashboard would set ROWLEASE_DASHBOARD_PORT to tcp://10.0.0.7:8642."""
+    found = list(pods(list(yaml.safe_load_all((deploy / f"kubernetes/{engine}.yaml").read_text()))))
+    assert len(found) == 3
+    assert all(pod["enableServiceLinks"] is False for _, pod in found)
+
+
 # -- a container, a host -----------------------------------------------------------------------
 
 

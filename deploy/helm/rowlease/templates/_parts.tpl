@@ -16,9 +16,11 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end }}
 
-{{- /* What every pod has: no rights, no API token, and a root file system that cannot be written. */}}
+{{- /* What every pod has: no rights, no API token, no variables of services (ROWLEASE_DASHBOARD_PORT is
+       an option of the dashboard), and a root file system that cannot be written. */}}
 {{- define "rowlease.pod" -}}
 automountServiceAccountToken: false
+enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001
