@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from rowlease.cli import cli
 from rowlease.cli.config import commands, settable_parameters, variable_name
+from rowlease.cli.options import login_name
 from rowlease.config import CONFIG_VARIABLE, configured_dsn
 from rowlease.errors import ConfigError, RowleaseError
 from tests import machine
@@ -78,6 +79,7 @@ def test_each_value_says_where_it_comes_from(folder: Path, monkeypatch: pytest.M
     assert found["dsn"] == ("postgresql://me:***@db/app", f"{file}: dsn")
     assert "hunter2" not in run("config", "show", "--all")
     assert shown("--all")["worker.executor"][1] == "default"
+    assert shown("--all")["queue.pause.actor"] == (login_name(), "default")
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,7 @@ def _options(root: click.Group) -> Iterator[Shown]:
                 value, source = below[parameter.name or ""], f"{file}: {setting}"
             else:
                 default = parameter.to_info_dict().get("default")
+                default = default() if callable(default) else default
                 value, source = ("" if default is None else default), "default"
             secret = any(word in setting for word in SECRET)
             yield Shown(setting, MASK if secret and value else value, source)
