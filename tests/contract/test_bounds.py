@@ -80,8 +80,7 @@ def test_totals_near_a_bound_stay_there(store: Session) -> None:
     store.insert("queue_depth", queue_name="default", priority=0, num_finished=most)
     store.put(3)
     store.complete(store.claim(limit=3))
-    store.maintain()
-    store.maintain()
+    assert [step.error for _ in range(2) for step in store.maintain() if step.error] == []
     (queue,) = store.list_queues()
     assert queue.num_finished == most
 
