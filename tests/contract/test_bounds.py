@@ -80,9 +80,10 @@ def test_totals_near_a_bound_stay_there(store: Session) -> None:
     store.insert("queue_depth", queue_name="default", priority=0, num_finished=most)
     store.put(3)
     store.complete(store.claim(limit=3))
-    assert [step.error for _ in range(2) for step in store.maintain() if step.error] == []
-    (queue,) = store.list_queues()
-    assert queue.num_finished == most
+    for _ in range(3):  # before the counts are folded, too
+        (queue,) = store.list_queues()
+        assert queue.num_finished == most
+        assert [step.error for step in store.maintain() if step.error] == []
 
 
 def test_a_schedule_with_an_extreme_token_is_refused(store: Session) -> None:
