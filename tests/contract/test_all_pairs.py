@@ -125,10 +125,12 @@ class Stage:
         with shut(self.gate):
             first = self.one.in_background(lambda: answer(calls[0], self.one, world))
             self.one.settles(first)
-            locked = {self.locked()}
+            of_first = self.locked()
+            locked = {of_first}
             second = self.two.in_background(lambda: answer(calls[1], self.two, world))
             if not self.two.settles(second):
-                locked.add(self.locked())
+                of_both = self.locked()
+                locked |= {of_both, of_both - of_first}
         given = [first.result(), second.result()]
         goes_on(self.one)
         self.check(world, calls, given, crossing, locked)
