@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from rowlease.clock import now
-from rowlease.errors import RowleaseError
+from rowlease.errors import RowleaseError, Snooze
 from rowlease.model import Held
 from rowlease.tasks import headers
 from rowlease.tasks.chains import successor_of
@@ -257,9 +257,10 @@ class Context:
         """
         from rowlease.store.completion import snooze
 
+        asked = Snooze(after, reason)  # a TypeError if it is no timedelta
         self._link.shared.check_fork()
         self.has_reported = True
-        return snooze(connection, Held(self.request_id, self.lock_token), after, reason)
+        return snooze(connection, Held(self.request_id, self.lock_token), asked.after, reason)
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Report how much of this attempt is done. The table `progress` has the latest report.

@@ -356,10 +356,17 @@ def test_a_payload_of_a_newer_version_is_tried_later() -> None:
             old.run('{"$version":4,"what":"ever"}')
 
 
-@pytest.mark.parametrize("payload", ['{"$version":"x"}', '{"$version":2}', '{"$version":null}'])
-def test_a_payload_whose_version_is_not_right_is_refused(payload: str) -> None:
-    with pytest.raises(WrongArguments):
-        pay.run(payload)
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        ('"x"', r"^\$version of the payload: "),
+        ("null", r"^\$version of the payload: "),
+        ("2", "cents"),
+    ],
+)
+def test_a_payload_whose_version_is_not_right_is_refused(version: str, error: str) -> None:
+    with pytest.raises(WrongArguments, match=error):
+        pay.run(f'{{"$version":{version}}}')
 
 
 @pytest.mark.parametrize("settings", [{"version": 0}, {"version": 2}, {"migrate": in_cents}])

@@ -113,6 +113,14 @@ def test_a_pause_that_is_no_timedelta_is_named(made: Any) -> None:
     assert "in ask" in ended.traceback
 
 
+def test_a_snooze_in_a_transaction_takes_a_timedelta() -> None:
+    wrong: Any = 5
+    connection: Any = object()
+    with pytest.raises(TypeError, match="after is 5; it must be a timedelta"):
+        CONTEXT.snooze(connection, wrong)
+    assert not CONTEXT.has_reported
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [

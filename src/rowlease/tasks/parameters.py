@@ -202,7 +202,10 @@ class Parameters(Signature):
 
     def _migrated(self, given: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
         """The arguments, converted to this task's payload version."""
-        version = _version(given.pop(VERSION_KEY, "1"))
+        try:
+            version = _version(given.pop(VERSION_KEY, "1"))
+        except msgspec.DecodeError as error:
+            raise WrongArguments(f"{VERSION_KEY} of the payload: {error}") from error
         if version > self._version:
             raise Retry(
                 f"the payload has version {version}, but this worker has only version "
