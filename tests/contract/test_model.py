@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from rowlease.errors import InvalidRequest
 from rowlease.filters.filter import Filter
-from rowlease.model import Depth, Enqueued, Failure, Held, NewRequest, Outcome
+from rowlease.model import Claim, Depth, Enqueued, Failure, Held, NewRequest, Outcome
 from tests.contract.sessions import Clock, Session
 from tests.contract.small_queue import (
     LEASE,
@@ -54,18 +54,27 @@ class Machine(RuleBasedStateMachine):
         self.loads = 0
         self.floor: str | None = None
 
-    @initialize(with_floors=st.booleans(), rate=st.sampled_from([None, None, 1, 3]))
-    def begin(self, with_floors: bool, rate: int | None) -> None:
+    @initialize(
+        with_floors=st.booleans(),
+        rate=st.sampled_from([None, None, 1, 3]),
+        most=st.sampled_from([None, None, 2, 4]),
+    )
+    def begin(self, with_floors: bool, rate: int | None, most: int | None) -> None:
         self.store.reset()
         self.store.with_floors = with_floors
-        self.model = Model(self.noon, rate=rate)
+        self.model = Model(self.noon, rate=rate, max_in_flight=most)
         self.configure()
         self.clock.now = self.noon
         self.clock.advance()
 
     def configure(self) -> None:
         rate = self.model.rate
-        self.store.configure_queue("default", **SETTINGS, rate=rate and f"{rate}/10s")
+        self.store.configure_queue(
+            "default",
+            **SETTINGS,
+            rate=rate and f"{rate}/10s",
+            max_in_flight=self.model.max_in_flight,
+        )
         self.beat("default")
 
     def beat(self, *queues: str) -> None:
@@ -217,7 +226,14 @@ class Machine(RuleBasedStateMachine):
             "one", ["default"], limit, slots=slots, floor=self.floor if echo else None
         )
         self.floor = claim.floor
+        self.check(claim, limit, slots)
+
+    def check(self, claim: Claim, limit: int, slots: int) -> None:
+        """Is it what a worker gets that knows the kind of all requests?"""
         taken = [Held(held.request_id, held.lock_token) for held in claim.requests]
+        if not self.model.paused:
+            self.model.housekeeping()
+            self.model.hand_on(self.model.room(limit, slots))
         assert taken == self.model.dequeue(limit, slots, [held.lock_token for held in taken])
         self.leases += taken
 
@@ -251,6 +267,19 @@ class Machine(RuleBasedStateMachine):
     def abandon(self, picks: list[int]) -> None:
         held = self.held(picks)
         assert self.store.abandon(held) == self.model.answered(held, self.model.abandon)
+
+    @rule(picks=picks)
+    def decline(self, picks: list[int]) -> None:
+        """A live worker knows the kind, so others leave the request to it for half a minute."""
+        self.beat("default")
+        held = self.held(picks)
+        done = self.model.answered(held, lambda r: self.model.decline(r, timedelta(seconds=30)))
+        assert self.store.decline(held, ["x"] * len(held))[0] == done
+
+    @rule(picks=picks)
+    def expire(self, picks: list[int]) -> None:
+        held = self.held(picks)
+        assert self.store.expire(held) == self.model.answered(held, self.model.expire)
 
     @rule(picks=picks, seconds=st.sampled_from([0, 0.5, 3, 40]))
     def snooze(self, picks: list[int], seconds: float) -> None:
@@ -292,10 +321,8 @@ class Machine(RuleBasedStateMachine):
             completed, lambda r: self.model.end(r, "Complete")
         )
         assert answer.failed == self.model.answered(failing, lambda r: self.model.fail(r, failure))
-        taken = [Held(held.request_id, held.lock_token) for held in answer.claim.requests]
-        tokens = [held.lock_token for held in taken]
-        assert taken == (self.model.dequeue(limit, limit, tokens) if limit else [])
-        self.leases += taken
+        if limit:
+            self.check(answer.claim, limit, limit)
 
     # -- the clock
 
