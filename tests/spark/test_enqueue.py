@@ -23,6 +23,7 @@ from rowlease.errors import (
 )
 from rowlease.model import DUE_RANGE, Begun, Outcome, Promoted
 from rowlease.spark import enqueue
+from rowlease.spark.columns import due_time_column
 from rowlease.spark.copy_writer import Way
 from rowlease.spark.load import new_run, stage
 from rowlease.spark.promotion import promoted
@@ -351,6 +352,10 @@ def test_a_due_time_that_no_request_may_have_is_refused_by_both_ways(
         frame.write.format("rowlease").options(**given).mode("append").save()
 
     earliest, latest = -62_135_596_800, 253_402_214_400
+    for second in (earliest - 1, latest + 1):  # before a driver is given the time
+        frame = due(0, second)
+        with pytest.raises(PySparkException, match=DUE_RANGE):
+            frame.select(due_time_column(frame, "due_time")).collect()
     for way, outside, error in (
         (over_jdbc, earliest - 1, InvalidRequest),
         (over_jdbc, latest + 1, InvalidRequest),
