@@ -12,6 +12,9 @@ from rowlease.store import open_store
 from tests.waiting import until
 
 LOCK = "select from rowlease.queue where request_id = %s for update"
+WAITS = (
+    "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+)
 
 
 def test_a_victim_of_a_deadlock_is_called_again(dsn: str) -> None:
@@ -31,7 +34,7 @@ def test_a_victim_of_a_deadlock_is_called_again(dsn: str) -> None:
             ids = [each.request_id or 0 for each in both]
             other.execute(LOCK, ids[1:])
             cancelled = thread.submit(store.operate, "cancel", ids=ids)  # locks them in this order
-            until(lambda: watcher.execute("select from pg_locks where not granted").rowcount)
+            until(lambda: watcher.execute(WAITS).rowcount)
             with suppress(psycopg.errors.DeadlockDetected):
                 other.execute(LOCK, ids[:1])
                 is_victim = True

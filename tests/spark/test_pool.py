@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -18,6 +19,7 @@ import rowlease.spark
 from rowlease.client.batch import Batch
 from rowlease.client.batch_reads import BatchReads
 from rowlease.model import NewRequest
+from rowlease.spark.pool import ExecutorPool
 from rowlease.store import Store
 from tests.spark.clusters import STANDALONE, Driver, driver, until
 
@@ -115,6 +117,29 @@ def test_a_pool_runs_what_waits_for_its_batches(
     two_executors.work(TASKS, dsn, executors=2)
     assert complete(sql) == (21, 21)
     assert Batch("load", BatchReads(store)).wait(timedelta(minutes=1)).num_complete == 20
+
+
+def test_a_pool_goes_on_with_what_the_end_of_a_batch_makes_due(store: Store, dsn: str) -> None:
+    """Also if `maintain`, which finishes batches too, leaves that to another session."""
+    request = NewRequest(kind="nap")
+    store.enqueue_many("default", [request], batch_id="load")
+    store.enqueue_many("default", [request], after="load")
+    store.complete(store.dequeue("one", ["default"], 1).requests)
+    done = []
+
+    class Job:
+        """Executors that finish no batch."""
+
+        def ends_within(self, seconds: float) -> bool:
+            requests = store.dequeue("one", ["default"], 9).requests
+            done.append(len(store.complete(requests)))
+            return False
+
+    job: Any = Job()
+    with psycopg.connect(dsn) as maintainer:
+        maintainer.execute("select from rowlease.gate where queue_name = '' for update")
+        ExecutorPool(store, "pool", ["default"], lambda _: None)._watch(job, True, None)
+    assert sum(done) == 1
 
 
 def test_tasks_may_be_passed_as_objects_and_run_in_threads(
