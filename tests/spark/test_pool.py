@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -119,8 +118,7 @@ def test_a_pool_runs_what_waits_for_its_batches(
     assert Batch("load", BatchReads(store)).wait(timedelta(minutes=1)).num_complete == 20
 
 
-def test_a_pool_goes_on_with_what_the_end_of_a_batch_makes_due(store: Store, dsn: str) -> None:
-    """Also if `maintain`, which finishes batches too, leaves that to another session."""
+def test_a_pool_goes_on_with_what_the_end_of_a_batch_makes_due(store: Store) -> None:
     request = NewRequest(kind="nap")
     store.enqueue_many("default", [request], batch_id="load")
     store.enqueue_many("default", [request], after="load")
@@ -136,9 +134,7 @@ def test_a_pool_goes_on_with_what_the_end_of_a_batch_makes_due(store: Store, dsn
             return False
 
     job: Any = Job()
-    with psycopg.connect(dsn) as maintainer:
-        maintainer.execute("select from rowlease.gate where queue_name = '' for update")
-        ExecutorPool(store, "pool", ["default"], lambda _: None)._watch(job, True, None)
+    ExecutorPool(store, "pool", ["default"], lambda _: None)._watch(job, True, None)
     assert sum(done) == 1
 
 

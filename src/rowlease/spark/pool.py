@@ -228,8 +228,7 @@ class ExecutorPool:
                 if at - reported_at >= REPORT_INTERVAL_SECONDS:
                     reported_at = at
                     self._progress(monitor.progress())
-                # The end of a batch may have made requests due.
-                if until_drained and monitor.is_drained() and not self._store.finish_batches():
+                if until_drained and monitor.is_drained():
                     return
 
     def _drain(self, job: SparkJob, patience: float) -> None:

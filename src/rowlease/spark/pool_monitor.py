@@ -67,8 +67,8 @@ class PoolMonitor:
         """Whether two calls in a row found that no request runs, and none waits.
 
         Requests of paused queues do not count. A due request counts as scheduled, and not as
-        waiting, until a claim or `maintain` has made it pending. So the first of these two calls
-        calls `maintain`.
+        waiting, until a claim or `maintain` has made it pending; and the end of a batch makes
+        requests due. So the first of these two calls calls `maintain`.
         """
         was_empty, self._is_empty = self._is_empty, self._nothing_is_left()
         if self._is_empty and not was_empty:
