@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,6 +54,15 @@ def test_a_burst_runs_what_waits_for_its_batches(store: Store) -> None:
     summary = Worker(store, TASKS, executor="thread", burst=True).run()
     assert summary.finished == 111
     assert all(batch.finished_time for batch in store.list_batches())
+
+
+def test_a_burst_goes_on_if_another_ends_a_batch_after_its_last_claim(store: Store) -> None:
+    put(store, "member", batch_id="b")
+    put(store, "callback", after="b")
+    store.complete(store.dequeue("another", ["default"], 1).requests)
+    worker = Worker(store, TASKS, executor="thread", burst=True)
+    rested: Any = SimpleNamespace(has_rested_since=lambda claimed_at: True)
+    assert [worker._stop_if_drained(store, rested, 0.0) for _ in range(2)] == [False, True]
 
 
 def test_a_worker_that_is_stopped_finishes_its_batches_before_it_ends(
