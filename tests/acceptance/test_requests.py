@@ -142,7 +142,7 @@ def test_a_person_lists_requests(client: Client, requests: Run) -> None:
         "kind",
         "status",
         "attempts",
-        "enqueued",
+        *("enqueued", "(UTC)"),
         "error",
     ]
     cells = [line.split() for line in lines]
