@@ -579,7 +579,7 @@ def test_a_database_that_is_not_there_is_one_sentence(spark: Any) -> None:
 
 
 def test_an_unreadable_dsn_is_an_error_before_any_job(spark: Any) -> None:
-    with pytest.raises(ConfigError, match="has the option nonsense, which libpq does not know"):
+    with pytest.raises(ConfigError, match="cannot be read"):
         enqueue(spark.range(3), "postgresql://host/x?nonsense=1", queue="default", kind="k")
 
 
